@@ -79,19 +79,36 @@ def compile_command(
                                                   "written.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Run one input after every step; name the first step that "
                                         "changes the result (exit code 2).")] = False,
+    seconds: Annotated[float | None, typer.Option("--tune", metavar="SECONDS", min=0, max=1_000_000, help="Search so "
+                                                  "long for tilings, places and orders that take fewer cycles, and "
+                                                  "write them to NAME.choices.json; default: no search.")] = None,
+    steps: Annotated[int | None, typer.Option("--tune-steps", metavar="COUNT", min=0, max=10_000_000, help="The same "
+                                              "with so many candidates: the same result everywhere; default: no "
+                                              "search.")] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", min=0, max=1 << 32, help="Of the search.")] = 0,
+    board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="The search estimates with this board's "
+                                              "memory; default: an ideal one.")] = None,
+    choices: Annotated[Path | None, typer.Option("--choices", metavar="FILE", help="What an earlier search found, "
+                                                 "without a search; default: the formulas choose.")] = None,
     as_json: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
     """Compile a network into .tmodel, .tprog and .tdata."""
+    from weft.cli.tuning import Asked, chosen, print_tuned, tuned_object
     from weft.compiler.check.checker import Checker
     from weft.compiler.check.quality import Quality, record
+    from weft.compiler.choices import KIND, SUFFIX, write_choices
+    from weft.compiler.cores import check_cores
     from weft.compiler.pipeline import compile_model
+    from weft.compiler.request import Request
 
+    asked = Asked(seconds, steps, seed, board, choices)
     stem = file_name(name or model.stem, "--name" if name else "the model's name")
     folder = folder or Path("build") / stem
-    check_outputs({"MODEL": model, "--calibrate": calibrate, "--arch": arch}, [
+    check_outputs({"MODEL": model, "--calibrate": calibrate, "--arch": arch, "--choices": choices}, [
         *(Output("--folder", folder / f"{stem}.{suffix}") for suffix in ("tmodel", "tprog", "tdata")),
-        Output("--report", report_file, ROWS), Output("--html", html_file, PAGE)])
+        Output("--report", report_file, ROWS), Output("--html", html_file, PAGE),
+        *([Output("--tune", folder / f"{stem}{SUFFIX}", KIND)] if asked.searches else [])])
     checker, quality = Checker() if check else None, Quality() if calibrate else None
 
     def watch(step: Step, products: Products) -> None:
@@ -101,16 +118,19 @@ def compile_command(
             quality.after(step, products)
 
     machine = override(Arch.load(arch), overrides)
+    check_cores(cores, goal, machine)
     outputs, shapes, fixed = ends(output), input_shapes(shape), fixed_inputs(fix)
     calibration = calibration_inputs(calibrate, model, outputs, shapes, fixed) if calibrate else None
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
+    request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed)
     with console.progress() as progress:
+        parts, found = chosen(asked, request, machine, progress)
         try:
             report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
                                    host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
                                    watch=watch if checker or quality else None, shapes=shapes, ranges=ranges,
-                                   fixed=fixed, cores=cores, goal=goal,
+                                   fixed=fixed, choices=parts, cores=cores, goal=goal,
                                    progress=lambda step: progress(f"compiling: {step}", 0, 0))
         except WeftError:
             if checker:
@@ -126,11 +146,8 @@ def compile_command(
         if report_file or html_file:
             from weft.cli.reporting import add_signals, write_page
             from weft.compiler.check.probe import layer_signals
-            from weft.compiler.request import Request
 
             progress("running every layer on golden", 0, 0)
-            request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges,
-                              fixed=fixed)
             signals = layer_signals(request, machine)
             rows = [{**row, **signal} for row, signal in zip(rows, signals, strict=True)]
             measured = add_signals(report.model_path, signals)
@@ -138,11 +155,16 @@ def compile_command(
             write_text(report_file, json.dumps(rows, indent=1) + "\n", ROWS)
         if html_file:
             write_page(measured, html_file, progress)
+    tuned = tuned_object(found, [row["name"] for row in report.layers]) if found else None
+    if tuned:
+        write_choices(folder / f"{stem}{SUFFIX}", parts, (tuned["before"], tuned["after"]))
     verdicts = checker.verdicts if checker else []
     if as_json:
-        print(json.dumps(console.compiled_object(report, rows, verdicts)))
+        print(json.dumps({**console.compiled_object(report, rows, verdicts), **({"tuned": tuned} if tuned else {})}))
     else:
         console.print_compiled(report)
+        if tuned:
+            print_tuned(tuned)
         if report_file:
             console.print_layers(rows)
         if checker:

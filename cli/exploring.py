@@ -30,6 +30,7 @@ from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram, LiteDram
 from weft.support.errors import WeftError, explain
 from weft.support.files import MOST_BYTES
 from weft.support.outputs import Kind, write_text
+from weft.support.processes import processes
 from weft.support.strict_json import parse_object
 
 if TYPE_CHECKING:
@@ -255,13 +256,13 @@ def _keys(scheduler: str | None, given: dict[str, Path | None]) -> Keys | None:
 @contextlib.contextmanager
 def _executor(jobs: int, on_dask: bool, scheduler: str | None, keys: Keys | None) -> Iterator[tuple[Executor, int]]:
     """Yield the workers, and how many there are."""
-    from weft.explore import workers
-
     if on_dask or scheduler is not None:
-        with workers.dask(jobs, scheduler, keys) as found:
+        from weft.explore.workers import dask
+
+        with dask(jobs, scheduler, keys) as found:
             yield found
     else:
-        with workers.processes(jobs) as executor:
+        with processes(jobs) as executor:
             yield executor, jobs
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from weft.compiler import steps
 from weft.compiler.backend.report import CompileReport
 from weft.compiler.backend.write import check_place, write
+from weft.compiler.choices import FORMULA, Choices
 from weft.compiler.cores import AUTO, THROUGHPUT, check_cores
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.frontend.graph import Graph
@@ -88,7 +89,7 @@ STEPS: tuple[Step, ...] = (
 
 def steps_of(parameters: Parameters) -> tuple[Step, ...]:
     """Return the steps of the compiler for tensors with ``parameters``."""
-    return checked((Request, Arch), tuple(step for step in STEPS if parameters in step.of))
+    return checked((Request, Arch, Choices), tuple(step for step in STEPS if parameters in step.of))
 
 
 LAST_OF_ALL = "partition"
@@ -101,7 +102,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   progress: Callable[[str], None] | None = None,
                   watch: Callable[[Step, Products], None] | None = None,
                   shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES,
-                  cores: str = AUTO, goal: str = THROUGHPUT) -> CompileReport:
+                  choices: Sequence[Choices] = (), cores: str = AUTO, goal: str = THROUGHPUT) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; return a report.
 
     NAME defaults to the file's stem. A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite,
@@ -112,12 +113,13 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     nodes are errors. ``progress`` is called with each step's name, and in long steps with the current layer. ``watch``
     is called with each step and its products. ``shapes``: sizes that the file leaves open, by input or by their names.
     ``fixed``: inputs that become constants, with their values. ``ranges``: how INT8 machines find ranges, one of
-    ``narrow.RANGES``. ``cores``: how several share the work, one of ``cores.CORES``. ``goal``: what is to be small, one
-    of ``cores.GOALS``. Raise WeftError for everything that the user can mend."""
+    ``narrow.RANGES``. ``choices``: what is chosen already, for each subgraph of the machine. ``cores``: how several
+    share the work, one of ``cores.CORES``. ``goal``: what is to be small, one of ``cores.GOALS``. Raise WeftError for
+    everything that the user can mend."""
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
-                      ranges=known_ranges(ranges), fixed=dict(fixed))
+                      ranges=known_ranges(ranges), fixed=dict(fixed), choices=tuple(choices))
     check_cores(cores, goal, arch)
     check_place(Path(output), name)
     front, made = run_parts(request, arch, dump_dir, progress, watch)
@@ -157,7 +159,7 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
     if dump_dir is not None:
         _check_dumps(Path(dump_dir), request)
     with _nothing_searched():
-        front = run_all(all_steps[:of_all], Products({Request: request, Arch: arch}))
+        front = run_all(all_steps[:of_all], Products({Request: request, Arch: arch, Choices: FORMULA}))
         with _blamed(LAST_OF_ALL, request):
             parts = steps.parts(front)
         return front, [run_all(all_steps[of_all:_behind(all_steps, last)], products,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from weft.compiler.backend.encode import MachineCode, machine_code
+from weft.compiler.choices import AGAIN, FORMULA, Choices, check_choices
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
@@ -114,8 +115,11 @@ def parts(front: Products) -> list[Products]:
     """Return the products with which the steps for each subgraph of the machine begin."""
     graphs = front[Partition].graphs
     given = samples_of_parts(front[Graph], front[Samples], graphs)
-    return [front.plus({Part: Part(number, len(graphs), graph), Graph: graph, Samples: inputs})
-            for number, (graph, inputs) in enumerate(zip(graphs, given, strict=True), 1)]
+    choices = front[Request].choices or (FORMULA,) * len(graphs)
+    if len(choices) != len(graphs):
+        raise refuse("choices", f"those of {len(choices)} parts", f"{len(graphs)} parts of the machine's", AGAIN)
+    return [front.plus({Part: Part(number, len(graphs), graph), Graph: graph, Samples: inputs, Choices: chosen})
+            for number, (graph, inputs, chosen) in enumerate(zip(graphs, given, choices, strict=True), 1)]
 
 
 def supported(graph: Graph, arch: Arch) -> Graph:
@@ -224,9 +228,10 @@ def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:
     return encode_consts(built, graph.constants, chosen, arch)
 
 
-def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: Arch) -> MemoryPlan:
+def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: Arch, choices: Choices) -> MemoryPlan:
     """Return the verified memory plan: places of all tensors, and a tiling for each layer."""
-    layout = plan_memory(live_ranges(graph, built, request.keep_tensors), built, stored, arch)
+    check_choices(choices, built, arch)
+    layout = plan_memory(live_ranges(graph, built, request.keep_tensors), built, stored, arch, choices)
     verify_allocations([*layout.dram0.values(), *filter(None, [layout.copy])], arch.dram0_depth, "DRAM0")
     verify_allocations([allocation_of_consts(stored, built), *layout.dram1.values()], arch.dram1_depth, "DRAM1")
     verify_allocations(layout.local.values(), arch.local_depth, "local memory")

@@ -1,27 +1,18 @@
-"""The workers that measure: this process, others beside it, or a Dask cluster, all with the interface of Executor."""
+"""Who measures on other machines: a Dask cluster, as an executor of the standard library's kind."""
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
 import re
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from multiprocessing import connection
 from pathlib import Path
-from typing import Any
 
 from weft.support.errors import WeftError, explain
 from weft.support.files import read_bytes
 from weft.support.packages import no_package
-
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Environment variables that give each worker one thread, because there is one worker for each core."""
-
+from weft.support.processes import ONE_THREAD, environment
 
 TLS = "tls://"
 ADDRESS = re.compile(TLS + r"[A-Za-z0-9._:\[\]-]{1,255}:[0-9]{1,5}")
@@ -54,40 +45,6 @@ def check_address(scheduler: str, found: str = "") -> None:
             "(docs/explore.md says how keys are made)"))
 
 
-class Here(Executor):
-    """An executor that runs each task at once in this process."""
-
-    def submit(self, task: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
-        """Run a task; return a future that has its result or its error."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(task(*given, **named))
-        except Exception as error:  # it belongs to whoever asks for the result
-            future.set_exception(error)
-        return future
-
-
-@contextlib.contextmanager
-def processes(count: int) -> Iterator[Executor]:
-    """Yield an executor with ``count`` processes on this machine; with 1, this process itself."""
-    if count == 1:
-        yield Here()
-        return
-    with pool(count) as executor:
-        yield executor
-
-
-@contextlib.contextmanager
-def pool(count: int) -> Iterator[Executor]:
-    """Yield an executor with ``count`` processes beside this one, each of one thread."""
-    with _environment(ONE_THREAD):
-        executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin)
-        try:
-            yield executor
-        finally:
-            executor.shutdown(wait=True, cancel_futures=True)
-
-
 @contextlib.contextmanager
 def dask(count: int, scheduler: str | None, keys: Keys | None = None) -> Iterator[tuple[Executor, int]]:
     """Yield an executor of a Dask scheduler at an address, or of ``count`` workers here, and how many workers it has.
@@ -104,7 +61,7 @@ def dask(count: int, scheduler: str | None, keys: Keys | None = None) -> Iterato
 
     with contextlib.ExitStack() as stack:
         if scheduler is None:
-            stack.enter_context(_environment(ONE_THREAD))
+            stack.enter_context(environment(ONE_THREAD))
             client = stack.enter_context(cluster.local(count))
         else:
             client = stack.enter_context(cluster.remote(scheduler, keys))
@@ -113,32 +70,3 @@ def dask(count: int, scheduler: str | None, keys: Keys | None = None) -> Iterato
             raise WeftError(explain(f"--scheduler {scheduler}", "a scheduler without workers", "at least one worker",
                                     f"start one: dask worker {scheduler}, with the same keys"))
         yield client.get_executor(pure=False), threads
-
-
-def _begin() -> None:
-    """Prepare a worker process: it ignores interrupts, and ends when the process that searches is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Wait for the parent process to end, then end this one."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables, and restore them at the end."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -27,10 +27,10 @@ import typer
 import zoo_cells
 import zoo_table
 
-from weft.explore.workers import pool
 from weft.hw.contract.arch import Arch, presets
 from weft.support.errors import WeftError, explain, run_script
 from weft.support.outputs import Kind, write_text
+from weft.support.processes import pool
 
 DEMO = {"digits": bench.ROOT / "models" / "digits" / "digits.onnx"}
 DECIMALS = 4

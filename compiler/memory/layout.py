@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compiler.errors import refuse
+from weft.compiler.choices import AGAIN, FORMULA, Choices
+from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Layer
 from weft.compiler.memory.places import Allocation, DramAddress, first_fit
 from weft.compiler.memory.variables import LiveRange, odd_vectors, place_variables
@@ -111,19 +112,37 @@ def parse(content: str) -> Printed:
     return found
 
 
-def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch) -> MemoryPlan:
-    """Return the memory plan: pinned Vars, striped Vars, and tilings. Raise CompileError if a memory is too small."""
-    planner = planned(lives, layers, consts, arch)
+def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch,
+                choices: Choices = FORMULA) -> MemoryPlan:
+    """Return the memory plan: pinned Vars, striped Vars, and tilings, as far as ``choices`` leave them open.
+
+    Raise CompileError if a memory is too small, and for choices that do not fit."""
+    planner = planned(lives, layers, consts, arch, choices)
     variables = place_variables(lives, planner.local, planner.dram1, arch)
-    copy = _copy_of_consts(planner, variables.values())
-    return MemoryPlan(variables, planner.dram1, planner.local, tuple(planner.shapes), tuple(planner.plans), copy)
+    copy = _copy_of_consts(planner, variables.values(), choices.copy)
+    layout = MemoryPlan(variables, planner.dram1, planner.local, tuple(planner.shapes), tuple(planner.plans), copy)
+    return with_tilings(layout, choices, planner.search)
 
 
-def planned(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Planner:
-    """Return a planner that has decided pinned Vars, striped Vars and tilings.
+def with_tilings(layout: MemoryPlan, choices: Choices, search: Search) -> MemoryPlan:
+    """Return the plan with the tilings of ``choices``. Raise CompileError for one that does not fit."""
+    plans = list(layout.plans)
+    for number, tiling in choices.tilings.items():
+        shape = layout.shapes[number]
+        plan = search.told(shape, tiling)
+        if plan is None:
+            raise misfit(f"tiling of layer {number}, {shape.layer.name!r}", str(tiling),
+                         "one of the tilings that are looked at and fit beside what is resident")
+        plans[number] = plan
+    return replace(layout, plans=tuple(plans))
 
-    Raise CompileError if local memory or the accumulators are too small."""
-    planner = Planner(layers, consts, arch)
+
+def planned(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch,
+            choices: Choices = FORMULA) -> Planner:
+    """Return a planner that has decided pinned Vars, striped Vars and tilings by the formulas, but for ``choices``.
+
+    Raise CompileError if local memory or the accumulators are too small, and for choices that do not fit."""
+    planner = Planner(layers, consts, arch, choices)
     free = [life for life in lives if not life.fixed]
     for life in each(free):
         planner.try_resident(life)
@@ -134,16 +153,22 @@ def planned(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts,
     return planner
 
 
+def misfit(what: str, found: str, allowed: str) -> CompileError:
+    """Return the error for a choice that this network or machine does not allow."""
+    return refuse(what, found, allowed, AGAIN)
+
+
 def allocation_of_consts(consts: Consts, layers: Sequence[Layer]) -> Allocation:
     """Return the allocation of all Consts: from 0 on in DRAM1, all the time."""
     return Allocation("%consts", 0, len(consts.vectors), -1, len(layers))
 
 
-def _copy_of_consts(planner: Planner, placed: Iterable[Allocation]) -> Allocation | None:
+def _copy_of_consts(planner: Planner, placed: Iterable[Allocation], wanted: bool | None) -> Allocation | None:
     """Return the allocation of a copy of all Consts in DRAM0, behind all Vars; None for no copy.
 
-    It is made if the array would otherwise wait for weights and DRAM0 has room and a port of its own."""
-    if planner.arch.shared_dram:
+    It is made if the array would otherwise wait for weights and DRAM0 has room and a port of its own; ``wanted``: what
+    was chosen instead, None for the formula."""
+    if planner.arch.shared_dram or wanted is False:
         return None
     beats = planner.arch.vector_beats
     moved = [traffic(shape, plan.tiling) for shape, plan in zip(planner.shapes, planner.plans, strict=True)]
@@ -151,7 +176,8 @@ def _copy_of_consts(planner: Planner, placed: Iterable[Allocation]) -> Allocatio
                   for entry, shape in zip(moved, planner.shapes, strict=True))
     base = max((place.base + place.size for place in placed), default=0)
     copy = replace(planner.consts, base=base)
-    if waiting <= MOST_WAITING * sum(entry.array for entry in moved) or base + copy.size > planner.arch.dram0_depth:
+    spared = waiting <= MOST_WAITING * sum(entry.array for entry in moved)
+    if (spared and not wanted) or base + copy.size > planner.arch.dram0_depth:
         return None
     return copy
 
@@ -161,8 +187,9 @@ class Planner:
 
     ``floors`` [layers]: the scratch of each layer in vectors; ``needs`` [layers]: how much of it its tiling takes."""
 
-    def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch) -> None:
+    def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch, choices: Choices = FORMULA) -> None:
         self.arch = arch
+        self.choices = choices
         self.search = Search()
         self.consts = allocation_of_consts(consts, layers)
         self.local: dict[str, Allocation] = {}
@@ -190,15 +217,21 @@ class Planner:
         Vars must come in the order in which they are made."""
         size = life.var.vectors(self.arch.array_size)
         depth = self.arch.local_depth
+        wanted = self.choices.residents.get(life.name)
+        if wanted is False:
+            return
         self.recent = [place for place in self.recent if place.last >= life.first]
         mirrored = [replace(place, base=depth - place.base - place.size) for place in self.recent]
         base = depth - first_fit(mirrored, size, life.first, life.last) - size
         if base <= 0:
+            self._insist(wanted, life, False)
             return
         name, span = life.var.name, slice(life.first, life.last + 1)
         crowded = life.first + np.flatnonzero(self.needs[span] > base)
         affected = sorted({*crowded.tolist(), *self.users.get(name, ())})
-        if self._accept({number: self._beside(number, name, base) for number in affected}):
+        accepted = self._accept({number: self._beside(number, name, base) for number in affected}, wanted)
+        self._insist(wanted, life, accepted)
+        if accepted:
             self.local[name] = Allocation(name, base, size, life.first, life.last)
             self.recent.append(self.local[name])
             self.floors[span] = np.minimum(self.floors[span], base)
@@ -206,25 +239,35 @@ class Planner:
     def try_spread(self, life: LiveRange) -> None:
         """Stripe a Var over both DRAMs if the layers that use it become cheaper together."""
         name, size = life.name, odd_vectors(life.var, self.arch.array_size)
-        if name in self.local or not size:
+        wanted = self.choices.spread.get(name)
+        if name in self.local or not size or wanted is False:
             return
         base = first_fit([self.consts, *self.dram1.values()], size, life.first, life.last)
         if base + size > self.arch.dram1_depth:
             return
         if self._accept({number: replace(self.shapes[number], spread=self.shapes[number].spread | {name})
-                         for number in self.users[name]}):
+                         for number in self.users[name]}, wanted):
             self.dram1[name] = Allocation(name, base, size, life.first, life.last)
 
-    def _accept(self, shapes: Mapping[int, LayerShape]) -> bool:
-        """Replace the shapes of some layers if these together become cheaper; tell whether it was done."""
+    @staticmethod
+    def _insist(wanted: bool | None, life: LiveRange, accepted: bool) -> None:
+        """Raise CompileError for a Var that somebody chose to pin and for which there is no room."""
+        if wanted and not accepted:
+            raise misfit(f"resident {life.name!r}", f"{life.var.height} x {life.var.width} pixels beside others",
+                         "tensors that fit into local memory together")
+
+    def _accept(self, shapes: Mapping[int, LayerShape], wanted: bool | None = None) -> bool:
+        """Replace the shapes of some layers if these together become cheaper, or are ``wanted``.
+
+        Tell whether it was done."""
         plans = {number: plan for number, shape in shapes.items() if (plan := self.search.plan(shape)) is not None}
         before, now = sum(self.plans[number].cost for number in plans), sum(plan.cost for plan in plans.values())
-        cheaper = len(plans) == len(shapes) and now < before
-        if cheaper:
+        taken = len(plans) == len(shapes) and (now < before or bool(wanted))
+        if taken:
             for number, plan in plans.items():
                 self.shapes[number], self.plans[number] = shapes[number], plan
                 self.needs[number] = plan.need.local_total
-        return cheaper
+        return taken
 
     def _beside(self, number: int, name: str, base: int) -> LayerShape:
         """Return the shape of layer ``number`` with a further Var pinned, from ``base`` on."""

@@ -46,15 +46,20 @@ _NONE = (-1, 0, 0)
 Row = tuple[int, ...]
 
 
-def interleave(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
-    """Return the new order, as indices into ``operations``."""
-    return np.argsort(start_cycles(operations, arch), kind="stable")
+def interleave(operations: Sequence[lir.Operation], arch: Arch, paces: np.ndarray | None = None) -> np.ndarray:
+    """Return the new order, as indices into ``operations``.
+
+    ``paces`` [operations]: half cycles for a vector through the SIMD unit; None: SIMD_CYCLES for all."""
+    return np.argsort(start_cycles(operations, arch, paces), kind="stable")
 
 
-def start_cycles(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
+def start_cycles(operations: Sequence[lir.Operation], arch: Arch, paces: np.ndarray | None = None) -> np.ndarray:
     """Return [operations]: the cycle in which each would start; a SIMD loop starts as a whole."""
     units = {name: number for number, name in enumerate(unit_names(arch))}
     rows = _Rows(arch, units).table(operations)
+    if paces is not None:
+        paced = np.array([isinstance(operation, lir.Simd) for operation in operations], bool)
+        rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces[paced] // (2 * SIMD_CYCLES)
     ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (_READ, _WRITE)) + 1
             for memory in range(len(_MEMORIES))]
     return _starts(rows, np.cumsum([0, *ends]), _checked(units, arch), units["mat_mul"], units["load_weight"])

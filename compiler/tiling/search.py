@@ -69,6 +69,28 @@ class Search:
                             float(runner_up) if len(fitting) > 1 else None)
         return None
 
+    def fitting(self, shape: LayerShape, most: int, dearest: float) -> list[Tiling]:
+        """Return up to ``most`` tilings that fit, the cheapest first.
+
+        None costs more than ``dearest`` times what the cheapest does; all are of the coarsest way to cut pixels of
+        which any fits."""
+        for level in range(len(GRAINS)):
+            ranked = self._rank(shape, level)
+            found = np.flatnonzero(ranked.local <= shape.scratch)[:most]
+            if len(found):
+                found = found[ranked.costs[found] <= dearest * ranked.costs[found[0]]]
+                return [ranked.tilings.tiling(ranked.rows[place]) for place in found]
+        return []
+
+    def told(self, shape: LayerShape, tiling: Tiling) -> Plan | None:
+        """Return the plan of a chosen tiling, None if it is none of the candidates or does not fit."""
+        for level in range(len(GRAINS)):
+            ranked = self._rank(shape, level)
+            for place in np.flatnonzero(ranked.local <= shape.scratch):
+                if ranked.tilings.tiling(ranked.rows[place]) == tiling:
+                    return Plan(tiling, need(shape, tiling), float(ranked.costs[place]), None)
+        return None
+
     def _rank(self, shape: LayerShape, level: int) -> Ranked:
         """Return the ranked candidates of a layer's form for one way to cut pixels (an index of GRAINS)."""
         key = ((shape.form, shape.streams), level)

@@ -12,6 +12,7 @@ import pytest
 from weft.compiler import lir, steps
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.runners import RUNNERS
+from weft.compiler.choices import FORMULA, Choices
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
@@ -208,7 +209,7 @@ def compiled(network: Callable[[ModelMaker], None], arch: Arch, folder: Path, se
     graph = scale_channels(graph, Quantization(), arch)
     layers = build_layers(graph, arch)
     verify_layers(layers, [port.tensor for port in graph.inputs])
-    products = Products({Request: Request(path), Arch: arch, Graph: graph, Layers: layers,
+    products = Products({Request: Request(path), Arch: arch, Choices: FORMULA, Graph: graph, Layers: layers,
                          Numbers: RandomScales(layers, graph, seed, arch.activation_tables).scales})
     for step in AFTER_NUMBERS:
         products = step.run(products)

@@ -22,13 +22,14 @@ from weft.explore.measure import Network, Refused, digest_of
 from weft.explore.results import Results
 from weft.explore.search import BOUNDED, ESTIMATED, FIT, Outcome, Search
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, default_axes, points, without
-from weft.explore.workers import Here, dask
+from weft.explore.workers import dask
 from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
 from weft.runtime.programs import image_a_core
 from weft.support.errors import WeftError
+from weft.support.processes import Here
 from weft.tmodel.network import Network as Compiled
 
 ROOT = Path(__file__).parents[3]
@@ -240,7 +241,7 @@ def test_a_results_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_workers_end_with_a_search_that_is_killed() -> None:
-    text = ("import os, time\nfrom weft.explore.workers import processes\nif __name__ == '__main__':\n"
+    text = ("import os, time\nfrom weft.support.processes import processes\nif __name__ == '__main__':\n"
             "    with processes(2) as pool:\n        print(pool.submit(os.getpid).result(), flush=True)\n"
             "        time.sleep(600)\n")
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, text=True) as killed:

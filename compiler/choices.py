@@ -1,0 +1,159 @@
+"""What a compilation is told to do where it would otherwise follow its formulas, and the file that keeps it.
+
+A :class:`Choices` names only what somebody chose; all else is as the formulas say. So ``FORMULA``, which names nothing,
+leaves every program as it is. ``compiler/tuning/`` searches for choices; ``weft compile --choices`` reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from weft.compiler.errors import CompileError, refuse
+from weft.compiler.layers.hir import Layers
+from weft.compiler.tiling.candidates import Tiling
+from weft.hw.contract.arch import Arch
+from weft.support.outputs import Kind, write_text
+from weft.support.strict_json import read_object
+
+VERSION = 1
+"""Of the file's form."""
+
+KIND = Kind.of_head("choices that --tune wrote", r'\{\n "choices": \d')
+
+SUFFIX = ".choices.json"
+"""Behind a model's name."""
+
+MOST_PACE = 64
+"""Half cycles for a vector."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is chosen for one part of a network.
+
+    ``residents``, ``spread``: by Var, whether it stays in local memory, and whether it is
+    spread over both DRAMs; ``copy``: whether DRAM0 holds all Consts too, None where the formula says. By layer number
+    ``tilings``, and ``paces``: for how many half cycles a vector through the SIMD unit counts where operations are
+    put in order."""
+
+    residents: Mapping[str, bool] = field(default_factory=dict)
+    spread: Mapping[str, bool] = field(default_factory=dict)
+    copy: bool | None = None
+    tilings: Mapping[int, Tiling] = field(default_factory=dict)
+    paces: Mapping[int, int] = field(default_factory=dict)
+    layers: str = ""
+    """Digest of the layers and the machine that these are for; none where they fit all."""
+
+    def plus(self, *others: Choices) -> Choices:
+        """Return these and what each of ``others`` names, the last of which counts."""
+        found = self
+        for other in others:
+            found = replace(found, residents={**found.residents, **other.residents},
+                            spread={**found.spread, **other.spread}, tilings={**found.tilings, **other.tilings},
+                            paces={**found.paces, **other.paces},
+                            copy=found.copy if other.copy is None else other.copy)
+        return found
+
+    def beyond(self, base: Choices) -> Choices:
+        """Return what these name and ``base`` does not, or names otherwise."""
+        return Choices(_beyond(self.residents, base.residents), _beyond(self.spread, base.spread),
+                       self.copy if self.copy != base.copy else None, _beyond(self.tilings, base.tilings),
+                       _beyond(self.paces, base.paces))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, sorted, so that equal choices are equal text."""
+        plain: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+        return {key: dict(sorted(value.items())) if isinstance(value, dict) else value for key, value in plain.items()}
+
+    @property
+    def key(self) -> str:
+        """Equal for equal choices."""
+        return json.dumps(self.to_json())
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _beyond(own: Mapping[K, V], base: Mapping[K, V]) -> dict[K, V]:
+    return {key: value for key, value in own.items() if key not in base or base[key] != value}
+
+
+FORMULA = Choices()
+"""Nothing was chosen."""
+
+
+def check_choices(choices: Choices, layers: Layers, arch: Arch) -> None:
+    """Raise CompileError for choices that are for other layers or another machine."""
+    if choices.layers and choices.layers != digest_of(layers, arch):
+        raise refuse("choices", "those of another network, machine or version of the compiler",
+                     "choices for just these layers on this machine", AGAIN)
+    numbers = [*choices.tilings, *choices.paces]
+    if any(not 0 <= number < len(layers) for number in numbers):
+        raise refuse("choices", f"layer {max(numbers, key=abs)}", f"layers 0 to {len(layers) - 1}", AGAIN)
+    if any(not 1 <= pace <= MOST_PACE for pace in choices.paces.values()):
+        raise refuse("choices", f"a pace of {max(choices.paces.values(), key=abs)}", f"1 to {MOST_PACE}", AGAIN)
+    known = {var.root for layer in layers for var in (*layer.inputs, *layer.outputs)}
+    for name in (*choices.residents, *choices.spread):
+        if name not in known:
+            raise refuse("choices", f"tensor {name!r}", "tensors between the network's layers", AGAIN)
+
+
+AGAIN = "leave --choices out, or tune again with --tune"
+
+
+def digest_of(layers: Layers, arch: Arch) -> str:
+    """Return the digest of what choices are for: the layers as text, and all keys of the machine."""
+    found = hashlib.sha256(layers.text().encode())
+    found.update(json.dumps(arch.to_dict(), sort_keys=True, default=str).encode())
+    return found.hexdigest()[:20]
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    choices: int
+    cycles: list[int]
+    parts: list[Choices]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """``parts``: the choices of each of the machine's parts; ``cycles``: estimated without them and with them."""
+
+    parts: tuple[Choices, ...]
+    cycles: tuple[int, int]
+
+
+def write_choices(path: Path, parts: Sequence[Choices], cycles: tuple[int, int]) -> None:
+    """Write what was chosen for each of the machine's parts. Raise WeftError if the file must not be written."""
+    write_text(path, _content(parts, cycles), KIND)
+
+
+def _content(parts: Sequence[Choices], cycles: Sequence[int]) -> str:
+    content = {"choices": VERSION, "cycles": cycles, "parts": [part.to_json() for part in parts]}
+    return json.dumps(content, indent=1) + "\n"
+
+
+def read_choices(path: Path) -> Chosen:
+    """Return what a file holds. Raise WeftError for one that :func:`write_choices` did not write."""
+    form = "a file that --tune wrote"
+    content = read_object(path, "choices file", form, AGAIN)
+    try:
+        found = msgspec.convert(content, _File, str_keys=True)
+        written = json.loads(_content(found.parts, found.cycles))
+        if len(found.cycles) != 2 or not found.parts or written != content:
+            raise msgspec.ValidationError("keys or values that it does not have")
+    except msgspec.ValidationError as error:
+        raise _damaged(path, error, form) from None
+    return Chosen(tuple(found.parts), (found.cycles[0], found.cycles[1]))
+
+
+def _damaged(path: Path, error: Exception, form: str) -> CompileError:
+    return refuse(f"choices file {path}", str(error), form, AGAIN)

@@ -1,0 +1,1 @@
+"""Tuning: a search over what the compiler can choose, judged by the exact estimator; ``search.py`` first."""

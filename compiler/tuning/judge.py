@@ -1,0 +1,176 @@
+"""The judge: what choices cost, to the cycle, of a whole part of a network or of the few layers that they change.
+
+A candidate that changes some layers is compared with what it changes in a window: these layers and one on either side,
+scheduled, put in order, encoded and estimated as if the machine began there. What a window promises is only kept when
+the whole program keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.compiler.backend.encode import machine_code
+from weft.compiler.choices import FORMULA, Choices
+from weft.compiler.errors import CompileError
+from weft.compiler.layers.hir import Layers
+from weft.compiler.memory.layout import MemoryPlan, plan_memory, with_tilings
+from weft.compiler.memory.variables import LiveRange
+from weft.compiler.quantize.consts import Consts
+from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.scheduler.schedule import interleaved, schedule_layers
+from weft.compiler.tiling.search import Search
+from weft.cycles.origin import apart
+from weft.cycles.replay import estimate_within
+from weft.cycles.waits import analyse
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import DramModel
+
+KEPT_PLACES = 64
+"""Memory maps that a judge remembers: those of the newest residents and spread tensors."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A part of a network for a machine, all of it but what can be chosen, and the memory that it is judged by."""
+
+    lives: tuple[LiveRange, ...]
+    layers: Layers
+    consts: Consts
+    numbers: Numbers
+    arch: Arch
+    dram: DramModel
+
+
+class Local(NamedTuple):
+    """What a candidate saves, in cycles, in the layers ``first`` to before ``end``."""
+
+    saved: int
+    first: int
+    end: int
+
+
+class Whole(NamedTuple):
+    """Cycles of all layers; ``waits`` [layers]: those in which the array waited."""
+
+    cycles: int
+    waits: tuple[int, ...]
+    spent: tuple[int, ...]
+
+
+class Judge:
+    """Remembers memory maps and cycles, by content."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.search = Search()
+        self._places: dict[str, MemoryPlan | None] = {}
+        self._cycles: dict[Hashable, int] = {}
+
+    def layout(self, choices: Choices) -> MemoryPlan | None:
+        """Return the memory map of choices, None if they do not fit."""
+        places = self._placed(replace(choices, tilings={}, paces={}))
+        if places is None:
+            return None
+        try:
+            return with_tilings(places, choices, self.search)
+        except CompileError:
+            return None
+
+    def local(self, base: Choices, candidate: Choices) -> Local | None:
+        """Return what ``candidate`` saves beside ``base``; None if it does not fit, or changes nothing."""
+        before, after = self.layout(base), self.layout(candidate)
+        if before is None or after is None:
+            return None
+        differs = [number for number in range(len(self.problem.layers))
+                   if _of_layer(before, base, number) != _of_layer(after, candidate, number)]
+        if (before.copy is None) != (after.copy is None):
+            differs = [*range(len(self.problem.layers))]
+        if not differs:
+            return None
+        first, end = max(differs[0] - 1, 0), min(differs[-1] + 2, len(self.problem.layers))
+        saved = self._window(before, base, first, end) - self._window(after, candidate, first, end)
+        return Local(saved, first, end)
+
+    def whole(self, choices: Choices, most: int | None = None) -> Whole | None:
+        """Return the cycles of all layers; None if they do not fit, or certainly take more than ``most``."""
+        layout, problem = self.layout(choices), self.problem
+        if layout is None:
+            return None
+        plain = schedule_layers(problem.numbers, layout, problem.arch, 0, len(problem.layers))
+        ordered = interleaved(plain, problem.arch, choices)
+        code = machine_code(ordered.operations, ordered.layers, problem.arch)
+        found = estimate_within(code.content, problem.arch, most, problem.dram, origin=apart(problem.arch))
+        if found is None:
+            return None
+        layers = code.layers[found.program.work["instruction"]]
+        where = analyse(found.program, found.operations, found.cycles, layers, problem.arch)
+        lost = np.zeros(len(problem.layers), np.int64)
+        lost[:len(where.waits)] = where.waits.sum(1)
+        spent = lost.copy()
+        spent[:len(where.vectors)] += where.vectors
+        return Whole(found.cycles, tuple(lost.tolist()), tuple(spent.tolist()))
+
+    def _placed(self, choices: Choices) -> MemoryPlan | None:
+        if choices.key not in self._places:
+            if len(self._places) >= KEPT_PLACES:
+                self._places.pop(next(iter(self._places)))
+            problem = self.problem
+            try:
+                self._places[choices.key] = plan_memory(problem.lives, problem.layers, problem.consts, problem.arch,
+                                                        choices)
+            except CompileError:
+                self._places[choices.key] = None
+        return self._places[choices.key]
+
+    def _window(self, layout: MemoryPlan, choices: Choices, first: int, end: int) -> int:
+        """Cycles of some layers alone."""
+        key = first, end, *_of_window(layout, choices, first, end)
+        if key not in self._cycles:
+            problem = self.problem
+            plain = schedule_layers(problem.numbers, layout, problem.arch, first, end)
+            ordered = interleaved(plain, problem.arch, choices)
+            code = machine_code(ordered.operations, ordered.layers, problem.arch)
+            found = estimate_within(code.content, problem.arch, None, problem.dram, origin=apart(problem.arch))
+            assert found is not None
+            self._cycles[key] = found.cycles
+        return self._cycles[key]
+
+
+def _of_window(layout: MemoryPlan, choices: Choices, first: int, end: int) -> tuple[Hashable, ...]:
+    """All that decides what the program of some layers is."""
+    local = tuple(place for place in layout.local.values() if place.meets(first, end - 1))
+    homes = tuple(layout.homes.get(var.root) for shape in layout.shapes[first:end]
+                  for var in (*shape.layer.inputs, *shape.layer.outputs))
+    return layout.copy, local, homes, tuple(_of_layer(layout, choices, number) for number in range(first, end))
+
+
+def _of_layer(layout: MemoryPlan, choices: Choices, number: int) -> Hashable:
+    """All that decides how a layer runs: its tiling, where its tensors lie, its pace."""
+    shape = layout.shapes[number]
+    return shape.streams, layout.plans[number].tiling, choices.paces.get(number)
+
+
+# -- in a process of its own -------------------------------------------------------------------------------------------
+_JUDGES: list[Judge] = []
+
+
+def begin(problems: Sequence[Problem]) -> None:
+    """Set this process up to judge."""
+    _JUDGES[:] = map(Judge, problems)
+
+
+def local(part: int, base: Choices, candidate: Choices) -> Local | None:
+    """See :meth:`Judge.local`; of a part of the network."""
+    return _JUDGES[part].local(base, candidate)
+
+
+def whole(part: int, choices: Choices, most: int | None = None) -> Whole | None:
+    """See :meth:`Judge.whole`; of a part of the network."""
+    return _JUDGES[part].whole(choices, most)
+
+
+__all__ = ["FORMULA", "Judge", "Local", "Problem", "Whole", "begin", "local", "whole"]

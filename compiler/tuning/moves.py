@@ -1,0 +1,86 @@
+"""Moves: other choices near some choices. A move changes one thing of one layer, or of one tensor that it uses."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from weft.compiler.choices import Choices
+from weft.compiler.layers.hir import Var
+from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.scheduler.interleave import SIMD_CYCLES
+from weft.compiler.tiling.search import Search
+
+MOST_TILINGS = 60
+"""Of a layer that are tried, the cheapest by the formula."""
+
+DEAREST = 1.3
+"""Times what the formula's own choice is thought to cost, of those that are tried."""
+
+PACES = (1, 2, 3, 5, 6, 8, 12)
+"""Half cycles for a vector through the SIMD unit that are tried."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What moves start from: ``choices``, the memory map that they lead to, and what the array waited in each layer."""
+
+    choices: Choices
+    layout: MemoryPlan
+    weights: Sequence[float]
+    search: Search
+
+    def openings(self) -> list[Choices]:
+        """Return what concerns all layers and so is judged first: their pace, and constants in both DRAMs."""
+        layers = range(len(self.weights))
+        return [self._copied(), *(replace(self.choices, paces=dict.fromkeys(layers, pace)) for pace in PACES)]
+
+    def draw(self, chance: random.Random) -> Choices | None:
+        """Return other choices; None where the draw leads to nothing new."""
+        number = chance.choices(range(len(self.weights)), self.weights)[0]
+        return chance.choices([*MOVES], [*MOVES.values()])[0](self, number, chance)
+
+    def tiling(self, number: int, chance: random.Random) -> Choices | None:
+        """Return another tiling of a layer; those that the formula likes come up more often."""
+        known = self.search.fitting(self.layout.shapes[number], MOST_TILINGS, DEAREST)
+        place = min(int(chance.expovariate(1 / 10)), len(known) - 1)
+        if place < 0 or known[place] == self.layout.plans[number].tiling:
+            return None
+        return replace(self.choices, tilings={**self.choices.tilings, number: known[place]})
+
+    def resident(self, number: int, chance: random.Random) -> Choices | None:
+        """Return another place for a tensor: resident or not."""
+        var = chance.choice(self._vars(number))
+        is_there = var.root in self.layout.local
+        return replace(self.choices, residents={**self.choices.residents, var.root: not is_there})
+
+    def spread(self, number: int, chance: random.Random) -> Choices | None:
+        """Return a tensor in both DRAMs, or in one."""
+        var = chance.choice(self._vars(number))
+        if var.root in self.layout.local:
+            return None
+        return replace(self.choices, spread={**self.choices.spread, var.root: var.root not in self.layout.dram1})
+
+    def copy(self, _number: int, _chance: random.Random) -> Choices | None:
+        """Return constants in both DRAMs, or in one."""
+        return self._copied()
+
+    def pace(self, number: int, chance: random.Random) -> Choices | None:
+        """Return another pace of a layer's SIMD operations."""
+        pace = chance.choice(PACES)
+        if pace == self.choices.paces.get(number, 2 * SIMD_CYCLES):
+            return None
+        return replace(self.choices, paces={**self.choices.paces, number: pace})
+
+    def _copied(self) -> Choices:
+        return replace(self.choices, copy=self.layout.copy is None)
+
+    def _vars(self, number: int) -> list[Var]:
+        layer = self.layout.shapes[number].layer
+        return [*layer.inputs, *layer.outputs]
+
+
+MOVES: dict[Callable[[Neighbours, int, random.Random], Choices | None], float] = {
+    Neighbours.tiling: 16, Neighbours.resident: 3, Neighbours.spread: 2, Neighbours.copy: 0.5, Neighbours.pace: 4}
+"""And how often each is drawn."""

@@ -1,0 +1,193 @@
+"""The search: rounds of moves, judged side by side, of which those that save cycles are kept together.
+
+A round draws ``ROUND`` moves from what is best so far and judges each in its window (``judge.py``). Those that save
+most are taken, as many as do not touch each other. Now and then the whole program is estimated with all that was taken
+since: what is not faster there is dropped, or the half of it that promised less. So what comes out is never slower than
+what the formulas choose. Which moves are drawn depends on the seed alone, not on how many processes judge them.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+
+from weft.compiler.choices import FORMULA, Choices
+from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.tuning import judge
+from weft.compiler.tuning.judge import Judge, Local, Problem, Whole
+from weft.compiler.tuning.moves import Neighbours
+
+ROUND = 16
+"""Moves that are judged side by side."""
+
+MOST_DRAWS = 40
+"""For a move that was not judged yet; where none comes, all may come again."""
+
+LEAST_WEIGHT = 0.02
+"""Of a layer that never waits, beside all layers' waits, when one is drawn."""
+
+Progress = Callable[[float, int, int], None]
+"""Hears what share of the budget is gone, and cycles of the part that is tuned: by the formulas, and the best."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One of ``seconds`` and ``steps``, moves that are judged; ``seed`` of what is drawn."""
+
+    seconds: float | None = None
+    steps: int | None = None
+    seed: int = 0
+
+    def share(self, part: float) -> Budget:
+        """Return the budget of a part of the work."""
+        return Budget(None if self.seconds is None else self.seconds * part,
+                      None if self.steps is None else round(self.steps * part), self.seed)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """``choices`` of a part, and its cycles by the formulas (``before``) and with these."""
+
+    choices: Choices
+    before: Whole
+    after: Whole
+
+
+def tune(problems: Sequence[Problem], budget: Budget, executor: Executor, progress: Progress) -> list[Tuned]:
+    """Search for choices for each part of a network; parts get of the budget what they take of its cycles.
+
+    The processes of ``executor`` know ``problems`` (:func:`judge.begin`)."""
+    waiting = [executor.submit(judge.whole, part, FORMULA) for part in range(len(problems))]
+    known = [future.result() for future in waiting]
+    before = [found for found in known if found is not None]
+    total = sum(found.cycles for found in before)
+    return [_Search(part, problem, found, executor).run(budget.share(found.cycles / total), progress)
+            for part, (problem, found) in enumerate(zip(problems, before, strict=True))]
+
+
+@dataclass
+class _Clock:
+    """How much of a budget is gone."""
+
+    budget: Budget
+    steps: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def gone(self, reserve: float) -> float:
+        """Return the share of it that is gone when ``reserve`` seconds more are."""
+        if self.budget.steps is not None:
+            return self.steps / max(self.budget.steps, 1)
+        assert self.budget.seconds is not None
+        return (time.monotonic() - self.began + reserve) / max(self.budget.seconds, 1e-9)
+
+
+class _Search:
+    """Of one part. ``best`` is what the whole program is known to be fastest with, ``taken`` what was put on top."""
+
+    def __init__(self, part: int, problem: Problem, before: Whole, executor: Executor) -> None:
+        self.part, self.problem, self.executor = part, problem, executor
+        self.judge = Judge(problem)
+        self.before = self.cycles = before
+        self.best = FORMULA
+        self.taken: list[tuple[int, Choices]] = []
+        self.seen: set[str] = set()
+        self.queue: deque[Choices] = deque()
+        self.judged_layers = 0
+        self.longest_check = 0.0
+
+    @property
+    def current(self) -> Choices:
+        """Return the best choices with all that was taken since."""
+        return self.best.plus(*(what for _, what in self.taken))
+
+    def run(self, budget: Budget, progress: Progress) -> Tuned:
+        """Search round after round until the budget is gone."""
+        clock, chance = _Clock(budget), random.Random(budget.seed)
+        while clock.gone(self.longest_check if self.taken else 0) < 1:
+            progress(clock.gone(0), self.before.cycles, self.cycles.cycles)
+            most = ROUND if budget.steps is None else min(ROUND, budget.steps - clock.steps)
+            base, moves = self.current, list(self._moves(chance, most))
+            if not moves:
+                break
+            clock.steps += len(moves)
+            waiting = [self.executor.submit(judge.local, self.part, base, move) for move in moves]
+            self._take(base, [(future.result(), move) for future, move in zip(waiting, moves, strict=True)])
+            if self.taken and self.judged_layers >= len(self.problem.layers):
+                self._check()
+        if self.taken:
+            self._check()
+        return Tuned(self.best, self.before, self.cycles)
+
+    def _moves(self, chance: random.Random, most: int) -> Iterator[Choices]:
+        """Up to ``most`` moves that were not judged yet."""
+        base, layout = self.current, self.judge.layout(self.current)
+        assert layout is not None
+        floor = 1 + LEAST_WEIGHT * sum(self.cycles.waits)
+        neighbours = Neighbours(base, layout, [wait + floor for wait in self.cycles.waits], self.judge.search)
+        if not self.seen:
+            self.queue.extend(move.beyond(base) for move in neighbours.openings())
+        for _ in range(most):
+            move = self._unseen(base, neighbours, chance)
+            if move is None:
+                self.seen.clear()
+                return
+            yield move
+
+    def _unseen(self, base: Choices, neighbours: Neighbours, chance: random.Random) -> Choices | None:
+        while self.queue:
+            move = base.plus(self.queue.popleft())
+            if self._is_new(base, move):
+                return move
+        for _ in range(MOST_DRAWS):
+            drawn = neighbours.draw(chance)
+            if drawn is not None and self._is_new(base, drawn):
+                return drawn
+        return None
+
+    def _is_new(self, base: Choices, move: Choices) -> bool:
+        key = move.beyond(base).key
+        known = key in self.seen or move.key == base.key
+        self.seen.add(key)
+        return not known
+
+    def _take(self, base: Choices, judged: Sequence[tuple[Local | None, Choices]]) -> None:
+        """Take the moves that save most and do not touch each other; queue the same for layers of the same form."""
+        good = sorted(((found, move) for found, move in judged if found is not None and found.saved > 0),
+                      key=lambda entry: -entry[0].saved)
+        self.judged_layers += sum(found.end - found.first for found, _ in judged if found is not None)
+        windows: list[Local] = []
+        layout = self.judge.layout(base)
+        assert layout is not None
+        for found, move in good:
+            if all(found.end <= other.first or other.end <= found.first for other in windows):
+                windows.append(found)
+                what = move.beyond(base)
+                self.taken.append((found.saved, what))
+                self.queue.extend(alike(what, layout))
+
+    def _check(self) -> None:
+        """Estimate the whole program with all that was taken, and with the half that promised most."""
+        began = time.monotonic()
+        order = sorted(self.taken, key=lambda entry: -entry[0])
+        tries = [order, order[:len(order) // 2]] if len(order) > 1 else [order]
+        choices = [self.best.plus(*(what for _, what in each)) for each in tries]
+        waiting = [self.executor.submit(judge.whole, self.part, each, self.cycles.cycles) for each in choices]
+        for future, each in zip(waiting, choices, strict=True):
+            found = future.result()
+            if found is not None and found.cycles < self.cycles.cycles:
+                self.best, self.cycles = each, found
+        self.taken, self.judged_layers = [], 0
+        self.longest_check = max(self.longest_check, time.monotonic() - began)
+
+
+def alike(move: Choices, layout: MemoryPlan) -> Iterator[Choices]:
+    """Yield the same tilings for other layers of the same form."""
+    for number, tiling in move.tilings.items():
+        shape = layout.shapes[number]
+        for other, each in enumerate(layout.shapes):
+            if other != number and each.form == shape.form and layout.plans[other].tiling != tiling:
+                yield replace(FORMULA, tilings={other: tiling})

@@ -1,0 +1,268 @@
+"""Tuning: the same result for the same seed, never slower, repeated by its file, refused where the file does not fit;
+and what was tuned computes the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft.compiler.backend.report import CompileReport
+from weft.compiler.choices import FORMULA, Choices, read_choices, write_choices
+from weft.compiler.errors import CompileError
+from weft.compiler.frontend.graph import Graph
+from weft.compiler.layers.hir import Layers
+from weft.compiler.memory.variables import live_ranges
+from weft.compiler.pipeline import compile_model, run_steps
+from weft.compiler.quantize.consts import Consts
+from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.request import Request
+from weft.compiler.tuning import judge
+from weft.compiler.tuning.judge import Judge, Problem
+from weft.compiler.tuning.network import tune_network
+from weft.compiler.tuning.search import Budget, Tuned, tune
+from weft.cycles.replay import estimate
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED
+from weft.runtime.devices import RTL
+from weft.runtime.session import Session
+from weft.support.processes import Here
+from weft.tb.compile.run_model import BASE, ModelMaker, run_golden
+from weft.tmodel.manifest import TModel
+
+SAMPLES = np.random.default_rng(0).standard_normal((2, 8, 12, 12)).astype(np.float32)
+STEPS = Budget(steps=48)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Convolutions, a max pool, and a sum: in some layer the formulas lose cycles."""
+    maker = ModelMaker((1, 8, 12, 12))
+    stem = maker.node("Relu", maker.conv("x", 8, 16, (3, 3), pads=(1, 1, 1, 1)))
+    pooled = maker.node("MaxPool", stem, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    body = maker.conv(pooled, 16, 16, (3, 3), pads=(1, 1, 1, 1))
+    maker.conv(maker.node("Add", body, pooled), 16, 8, (1, 1))
+    return maker.save(tmp_path_factory.mktemp("tuning") / "net.onnx")
+
+
+@pytest.fixture(scope="module")
+def problem(network: Path) -> Problem:
+    made = run_steps(Request(network, {"x": SAMPLES}), BASE)
+    return Problem(live_ranges(made[Graph], made[Layers]), made[Layers], made[Consts], made[Numbers], BASE, EXPECTED)
+
+
+def found_by(problem: Problem, budget: Budget = STEPS) -> Tuned:
+    judge.begin([problem])
+    return tune([problem], budget, Here(), lambda *_: None)[0]
+
+
+@pytest.fixture(scope="module")
+def tuned(network: Path, tmp_path_factory: pytest.TempPathFactory) -> Tuned:
+    """What the whole way finds, with the digest of what it is for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEFT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        found, = tune_network(Request(network, {"x": SAMPLES}), BASE, EXPECTED, STEPS, 1, lambda *_: None)
+    return found
+
+
+def compiled(network: Path, folder: Path, *choices: Choices, arch: Arch = BASE) -> CompileReport:
+    return compile_model(network, arch, folder, calibration={"x": SAMPLES}, choices=choices)
+
+
+# -- the search --------------------------------------------------------------------------------------------------------
+def test_the_search_finds_cycles(tuned: Tuned) -> None:
+    assert tuned.after.cycles < tuned.before.cycles
+
+
+def test_the_same_seed_and_steps_find_the_same(problem: Problem) -> None:
+    once = found_by(problem)
+    with ThreadPoolExecutor(2) as executor:  # who judges first does not matter
+        judge.begin([problem])
+        again, = tune([problem], STEPS, executor, lambda *_: None)
+    assert again == once
+    assert once.choices != FORMULA
+
+
+class Listening(Here):
+    """Does what it is given, and keeps what that was."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Any, ...]] = []
+
+    def submit(self, task: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        self.given.append(given)
+        return super().submit(task, *given, **named)
+
+
+def test_another_seed_draws_other_moves(problem: Problem) -> None:
+    first, same, other = Listening(), Listening(), Listening()
+    judge.begin([problem])
+    for executor, seed in ((first, 0), (same, 0), (other, 1)):
+        tune([problem], Budget(steps=16, seed=seed), executor, lambda *_: None)
+    assert first.given == same.given != other.given
+
+
+def test_no_budget_finds_the_formulas(problem: Problem) -> None:
+    assert found_by(problem, Budget(steps=0)).choices == FORMULA
+    assert found_by(problem, Budget(seconds=0)).choices == FORMULA
+
+
+def test_seconds_end_the_search(problem: Problem) -> None:
+    assert found_by(problem, Budget(seconds=0.5)).after.cycles <= found_by(problem, Budget(steps=0)).before.cycles
+
+
+def test_what_windows_promise_is_dropped_where_the_program_does_not_keep_it(
+        problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge whose windows praise everything."""
+    honest = Judge.local
+    monkeypatch.setattr(Judge, "local", lambda *given: found and found._replace(saved=1000) if (
+        found := honest(*given)) else None)
+    found = found_by(problem, Budget(steps=64, seed=5))
+    assert found.after.cycles <= found.before.cycles
+
+
+def test_a_window_of_all_layers_says_what_the_whole_program_says(problem: Problem) -> None:
+    """The network is so short that the window of its middle layer is all of it."""
+    judged = Judge(problem)
+    slow = Choices(paces=dict.fromkeys(range(len(problem.layers)), 12))
+    before, after, local = judged.whole(FORMULA), judged.whole(slow), judged.local(FORMULA, slow)
+    assert before and after and local
+    assert local == (before.cycles - after.cycles, 0, len(problem.layers))
+    assert before.cycles != after.cycles
+
+
+def test_what_was_found_is_kept_by_content(network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+    shares: list[float] = []
+
+    def find(samples: np.ndarray) -> list[Tuned]:
+        return tune_network(Request(network, {"x": samples}), BASE, EXPECTED, Budget(steps=16), 1,
+                            lambda share, *_: shares.append(share))
+
+    first, asked = find(SAMPLES), len(shares)
+    assert find(SAMPLES) == first
+    assert len(shares) == asked > 0
+    find(4 * SAMPLES)
+    assert len(shares) > asked
+    kept = next((tmp_path / "tuning").iterdir())
+    kept.write_text("[{")  # a file that ends early is not believed
+    assert find(SAMPLES) == first
+
+
+# -- what comes of it --------------------------------------------------------------------------------------------------
+def test_programs_take_the_cycles_that_were_promised(network: Path, tuned: Tuned, tmp_path: Path) -> None:
+    for choices, cycles in (((), tuned.before.cycles), ((tuned.choices,), tuned.after.cycles)):
+        program = compiled(network, tmp_path, *choices).program_path.read_bytes()
+        assert estimate(program, BASE).cycles == cycles
+
+
+def test_choices_that_choose_nothing_change_nothing(network: Path, tmp_path: Path) -> None:
+    plain, told = (compiled(network, tmp_path / folder, *choices)
+                   for folder, choices in (("plain", ()), ("told", (FORMULA,))))
+    assert plain.program_path.read_bytes() == told.program_path.read_bytes()
+
+
+def test_what_was_tuned_computes_the_same(network: Path, tuned: Tuned, tmp_path: Path) -> None:
+    models = [TModel.load(compiled(network, tmp_path / folder, *choices).model_path)
+              for folder, choices in (("plain", ()), ("tuned", (tuned.choices,)))]
+    plain, after = (run_golden(model, {"x": SAMPLES[0]}) for model in models)
+    assert models[0].program != models[1].program
+    assert all((plain[name] == after[name]).all() for name in plain)
+
+
+def test_rtl_of_a_tuned_network_equals_golden(network: Path, tuned: Tuned, tmp_path: Path) -> None:
+    model = TModel.load(compiled(network, tmp_path, tuned.choices).model_path)
+    result = Session(model).run({"x": SAMPLES[:1]}, on=RTL)
+    assert result.comparison is not None
+    result.comparison.insist()
+    assert result.cycles == tuned.after.cycles
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+def test_a_file_repeats_what_was_found(network: Path, tuned: Tuned, tmp_path: Path) -> None:
+    file = tmp_path / "net.choices.json"
+    write_choices(file, [tuned.choices], (tuned.before.cycles, tuned.after.cycles))
+    chosen = read_choices(file)
+    assert chosen.parts == (tuned.choices,)
+    assert chosen.cycles == (tuned.before.cycles, tuned.after.cycles)
+    direct = compiled(network, tmp_path / "direct", tuned.choices).program_path.read_bytes()
+    assert compiled(network, tmp_path / "read", *chosen.parts).program_path.read_bytes() == direct
+
+
+def _set(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(content: dict[str, Any]) -> None:
+        place: Any = content
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+    return change
+
+
+TILING = {"grain": [1, 4, None], "outputs": 1, "inputs": 1, "taps": 1, "buffers": 1, "weight_slots": 1,
+          "outputs_outer": False}
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (_set("choices", value=2), "choices file"),
+    (_set("more", value=1), "more"),
+    (_set("cycles", value=[1]), "choices file"),
+    (_set("parts", value=[]), "choices file"),
+    (_set("parts", 0, "pace", value={}), "keys or values"),
+    (_set("parts", 0, "tilings", value={"0": {**TILING, "more": 1}}), "keys or values"),
+    (_set("parts", 0, "tilings", value={"0": {**TILING, "taps": "9"}}), "taps"),
+    (_set("parts", 0, "tilings", value={"first": TILING}), "choices file"),
+    (_set("parts", 0, "copy", value=1), "copy"),
+], ids=lambda entry: entry if isinstance(entry, str) else "")
+def test_a_damaged_file_is_refused(tuned: Tuned, tmp_path: Path, change: Callable[[dict[str, Any]], None],
+                                   words: str) -> None:
+    file = tmp_path / "net.choices.json"
+    write_choices(file, [tuned.choices], (2, 1))
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    with pytest.raises(CompileError, match=words):
+        read_choices(file)
+
+
+def unbound(tuned: Tuned, **values: Any) -> Choices:
+    """For any network, with other values."""
+    return replace(tuned.choices, layers="", **values)
+
+
+@pytest.mark.parametrize(("values", "words"), [
+    ({"paces": {99: 3}}, "layer 99"), ({"paces": {-1: 3}}, "layer -1"), ({"paces": {0: 0}}, "pace of 0"),
+    ({"residents": {"nothing": True}}, "tensor 'nothing'"), ({"spread": {"nothing": True}}, "tensor 'nothing'"),
+])
+def test_choices_that_a_network_has_not_are_refused(network: Path, tuned: Tuned, tmp_path: Path,
+                                                    values: dict[str, Any], words: str) -> None:
+    with pytest.raises(CompileError, match=words):
+        compiled(network, tmp_path, unbound(tuned, **values))
+
+
+def test_choices_of_another_machine_or_network_are_refused(network: Path, tuned: Tuned, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="another network, machine"):
+        compiled(network, tmp_path, tuned.choices, arch=BASE.replace(local_depth=1024))
+    other = ModelMaker((1, 8, 12, 12))
+    other.conv("x", 8, 8, (1, 1))
+    with pytest.raises(CompileError, match="another network, machine"):
+        compiled(other.save(tmp_path / "other.onnx"), tmp_path, tuned.choices)
+    with pytest.raises(CompileError, match="those of 2 parts"):
+        compiled(network, tmp_path, tuned.choices, tuned.choices)
+
+
+def test_choices_that_do_not_fit_are_refused(network: Path, problem: Problem, tmp_path: Path) -> None:
+    layout = Judge(problem).layout(FORMULA)
+    assert layout is not None
+    odd = replace(layout.plans[0].tiling, outputs=77)
+    with pytest.raises(CompileError, match="tiling of layer 0"):
+        compiled(network, tmp_path, Choices(tilings={0: odd}))
+    name = max((life for life in problem.lives if not life.fixed), key=lambda life: life.var.vectors(8)).name
+    small = BASE.replace(local_depth=72)
+    with pytest.raises(CompileError, match="resident"):
+        compiled(network, tmp_path, Choices(residents={name: True}), arch=small)
