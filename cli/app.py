@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from weft.cli import board
+from weft.cli import board, ir
 from weft.cli.archs import archs_command
 from weft.cli.compiling import compile_command
 from weft.cli.demo import demo_command
@@ -32,6 +32,7 @@ app = typer.Typer(name="weft", invoke_without_command=True, rich_markup_mode=Non
                   pretty_exceptions_enable=False,
                   help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
 app.add_typer(board.app, name="board")
+app.add_typer(ir.app, name="ir")
 
 app.command("compile")(compile_command)
 app.command("inspect")(inspect_command)
@@ -64,8 +65,10 @@ def _version(wanted: bool) -> None:
 
 add_examples(app)
 add_examples(board.app, "board ")
+add_examples(ir.app, "ir ")
 add_summaries(app)
 add_summaries(board.app)
+add_summaries(ir.app)
 
 
 # -- a command line ----------------------------------------------------------------------------------------------------

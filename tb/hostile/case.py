@@ -19,6 +19,7 @@ from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
+from weft.tb.bench import mesh_files
 
 Recipe = Callable[[Path], list[str]]
 """Writes files into a folder; returns the command line to run in it."""
@@ -80,14 +81,15 @@ def good() -> onnx.ModelProto:
 
 @cache
 def compiled() -> Path:
-    """A folder with net.onnx, net.tmodel and its files for the machine `tiny`, and echo.tmodel as original tools write
-    it."""
+    """A folder with net.onnx, net.tmodel and its files for the machine `tiny`, echo.tmodel as original tools write it,
+    and net.json, a schedule."""
     folder = Path(mkdtemp(prefix="hostile-"))
     onnx.save(good(), folder / "net.onnx")
     compile_model(folder / "net.onnx", Arch.load("tiny"), folder, calibration={"x": np.ones((1, 2, 4, 4))})
     _write_echo(folder, Arch.load("tiny"))
     np.savez(folder / "x.npz", x=np.ones(SHAPE, np.float32))
     np.save(folder / "x.npy", np.ones((4, 2), np.int16))
+    (folder / "net.json").write_text(json.dumps(mesh_files.today()))
     return folder
 
 
