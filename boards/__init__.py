@@ -20,18 +20,18 @@ from weft.boards.board import Board
 
 BOARDS: dict[str, Board] = {module.BOARD.key: module.BOARD for module in (
     arty_a7_35, arty_a7_100, colorlight_i9, ecpix5, pynq_z1, pynq_z2, tang_nano_20k, ultra96_v2, ulx3s, zcu104)}
-"""By key. Of boards with one preset the first is the one that the preset is counted against."""
+"""Key -> board. Of boards with one preset the first is the one that the preset is counted against."""
 ASSUMED_HZ = 100e6
 """The clock of machines without a board."""
 
 
 def board_of(arch: str | Path) -> Board | None:
-    """The board that a preset, by its name, is made for; None for any other machine."""
+    """Return the board that a preset, by its name, is made for; None for any other machine."""
     return next((board for board in BOARDS.values() if str(arch) in (board.arch, *board.others)), None)
 
 
 def routing(arch: str | Path) -> str:
-    """Return in words whether open tools placed and routed a preset on its board; nothing of a machine without one."""
+    """Return in words whether open tools placed and routed a preset on its board; empty for a machine without board."""
     board = board_of(arch)
     if board is None:
         return ""

@@ -1,4 +1,4 @@
-"""What is known of a board: data, nothing else."""
+"""The description of a board: data, nothing else."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """A DRAM chip as LiteDRAM knows it. ``phy`` and ``module``: classes of ``litedram.phy`` and ``litedram.modules``.
-    ``rate``: the machine's clock to the chip's, and ``phases``: commands that the PHY takes in one clock of the
-    machine."""
+
+    ``rate``: the machine's clock to the chip's; ``phases``: commands that the PHY takes in one clock of the machine."""
 
     kind: str
-    """``SDR`` or ``DDR3``."""
+    """The kind of memory: ``SDR`` or ``DDR3``."""
     phy: str
     module: str
     rate: str
     phases: int
     dram: LiteDram | None = None
-    """The same in cycles, at the clock of the shell; None: estimates do not know it."""
+    """The chip's timing in cycles, at the clock of the shell; None: estimates do not know it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnChip:
-    """The chip's own block RAM in place of DRAM. Each window of DRAM is there as large as the machine's."""
+    """The chip's own block RAM in place of DRAM. Each window of DRAM is as large as the machine's."""
 
     program_bytes: int
     kind: str = "on-chip"
@@ -36,8 +36,8 @@ class OnChip:
 class Shell:
     """What surrounds the machine on a board: clocks, memory, links. Names are LiteX's; it knows the pins.
 
-    ``platform`` and ``clocks`` are ``module:class``. ``clock_hz``: asked of place and route, missed clocks are errors.
-    """
+    ``platform`` and ``clocks`` are ``module:class``. ``clock_hz``: asked of place and route, missed clocks are
+    errors."""
 
     platform: str
     clocks: str
@@ -47,30 +47,32 @@ class Shell:
     clock_options: Mapping[str, object] = field(default_factory=dict)
     baud: int = 3_000_000
     ethernet: str | None = None
-    """``module:class`` of the Ethernet PHY, where Etherbone can be had beside the UART."""
+    """``module:class`` of the Ethernet PHY, None without Etherbone beside the UART."""
     ethernet_options: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Processor:
     """The processors beside the logic of a Zynq, which drive the machine. ``kind``: of ``boards/vivado/zynq.py``.
+
     ``device``: the chip as Vivado names it. ``clock_hz``: asked of place and route."""
 
     kind: str
     device: str
     clock_hz: float
     memory_bytes: int
-    """Of the DRAM that the logic's ports reach from address 0."""
+    """The bytes of the DRAM that the logic's ports reach from address 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """``key``: its name on the command line, in the register BOARD, and of its file. ``arch``: the preset made for it;
-    ``others``: presets made for the same chip.
-    ``part``: its chip as ``hw/flow/synthesis.py`` counts it, with ``speed_grade`` as the manufacturer writes it.
-    ``target_hz``: a clock that the machine is aimed at, where its build does not ask for it yet; no time is told at it.
-    ``routed``: preset -> the clock that open tools reached for it beside the shell, None where they end without one;
-    what is not there they did not try."""
+    """A board and its presets.
+
+    ``key``: its name on the command line, in the register BOARD, and of its file. ``arch``: the preset made for it;
+    ``others``: presets made for the same chip. ``part``: its chip as ``hw/flow/synthesis.py`` counts it, with
+    ``speed_grade`` as the manufacturer writes it. ``target_hz``: a clock that the machine is aimed at, if its build
+    does not ask for it yet; no time is reported at it. ``routed``: preset -> the clock that open tools reached for it
+    beside the shell, None if they end without one; presets that are not there were not tried."""
 
     key: str
     name: str
@@ -78,13 +80,13 @@ class Board:
     part: str
     speed_grade: str
     family: str
-    """``xc7``, ``ecp5`` or ``gowin``: the synthesis flow. UltraScale+ parts are counted as 7 series."""
+    """The synthesis flow: ``xc7``, ``ecp5`` or ``gowin``. UltraScale+ parts are counted as 7 series."""
     plug: str
     """What to plug in, as a sentence."""
     platform: str | None = None
-    """``module:class`` of amaranth-boards, which knows pins and oscillators; None where it does not have the board."""
+    """``module:class`` of amaranth-boards, which knows pins and oscillators; None if it lacks the board."""
     shell: Shell | None = None
-    """Around the machine on boards without a processor."""
+    """The shell around the machine on boards without a processor."""
     processor: Processor | None = None
     others: tuple[str, ...] = ()
     target_hz: float | None = None
@@ -92,7 +94,7 @@ class Board:
     flash_name: str | None = None
     """The board in openFPGALoader's list."""
     flash_variants: Mapping[str, str] = field(default_factory=dict)
-    """The same of revisions with another cable, by what is printed on them."""
+    """Revisions with another cable, by what is printed on them -> name in openFPGALoader's list."""
 
     @property
     def clock_hz(self) -> float:
@@ -108,11 +110,11 @@ class Board:
 
     @property
     def dram(self) -> DramModel:
-        """What stands behind the machine's DRAM ports, as far as it is known; else what is expected anywhere."""
+        """The memory behind the machine's DRAM ports if it is known; else the memory that is expected anywhere."""
         memory = self.shell.memory if self.shell else None
         return memory.dram or EXPECTED if isinstance(memory, Memory) else EXPECTED
 
     @property
     def built(self) -> str:
-        """What ``weft board build`` makes for it."""
+        """The result of ``weft board build`` for it."""
         return "Vivado project" if self.family == "xc7" else "bitstream"

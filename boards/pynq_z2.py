@@ -1,4 +1,4 @@
-"""TUL PYNQ-Z2: for the machine the same as a PYNQ-Z1, which has the same chip and memory."""
+"""TUL PYNQ-Z2: the same as a PYNQ-Z1 for the machine, with the same chip and memory."""
 
 from dataclasses import replace
 

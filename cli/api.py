@@ -1,4 +1,4 @@
-"""What a Python program does with a network: compile it, and run it as onnxruntime would."""
+"""The Python interface: compile a network, and run it as onnxruntime would."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ Feeds = Mapping[str, np.ndarray]
 
 def compile(model: Path | str | onnx.ModelProto, arch: Arch | Path | str, folder: Path | str | None = None, *,
             calibrate: Feeds | None = None, host_fallback: bool = HOST_FALLBACK, **options: Any) -> CompileReport:
-    """Compile a model, or the file of one, into ``folder`` (default: build/NAME); ``model_path`` of the result is what
-    :class:`Session` takes, its ``warnings`` and ``partition.machine_share`` say how well it went.
+    """Compile a model, or the file of one, into ``folder`` (default: build/NAME); return a report.
 
-    ``arch``: a preset's name, a ``.tarch`` file or a machine. ``calibrate``: input name -> array [samples, ...].
-    ``host_fallback``: the host runs what the machine does not compute; without it that is an error. ``options`` are
-    those of ``weft.compiler.pipeline.compile_model``. Raises WeftError for what is the user's to mend.
-    """
+    The report's ``model_path`` is what :class:`Session` takes; its ``warnings`` and ``partition.machine_share`` say how
+    well it went. ``arch``: a preset's name, a ``.tarch`` file or a machine. ``calibrate``: input name -> array
+    [samples, ...]. ``host_fallback``: the host runs what the machine does not compute; without it that is an error.
+    ``options`` are those of ``weft.compiler.pipeline.compile_model``. Raise WeftError for what the user can mend."""
     from weft.compiler.pipeline import compile_model
 
     machine = arch if isinstance(arch, Arch) else Arch.load(arch)
@@ -54,12 +53,11 @@ class Session:
     """A compiled network on a device: with onnxruntime's ``run``, ``get_inputs``, ``get_outputs``.
 
     ``device``: whatever ``weft run --on`` takes, such as "golden", "rtl", "sim", "serial:PORT", "udp:HOST" and
-    "mmio:BOARD". On all but "golden" the golden machine runs too; Mismatch is raised where the results differ. What is
-    reached through a link is held until ``close``, or to the end of a ``with``.
-    """
+    "mmio:BOARD". On all but "golden" the golden machine runs too, and Mismatch is raised if the results differ. A
+    device behind a link is occupied until ``close``, or to the end of a ``with``."""
 
     def __init__(self, model: Path | str | Network | TModel, device: str = GOLDEN) -> None:
-        """Raises WeftError for a file that is no compiled network, and for an unknown device."""
+        """Open the device. Raise WeftError for a file that is no compiled network, and for an unknown device."""
         check_device(device)
         self.device = device
         self._runs = session.Session(load(Path(model)) if isinstance(model, Path | str) else model)
@@ -72,13 +70,15 @@ class Session:
             self._runs, self._on = self._opened.session, self._opened.backend
 
     def __enter__(self) -> Session:
+        """Return the session."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Close the device."""
         self.close()
 
     def close(self) -> None:
-        """Let the device go."""
+        """Close the device, so that others can use it."""
         if self._opened is not None:
             self._opened.close()
 
@@ -91,9 +91,9 @@ class Session:
         return list(self._runs.network.signature.outputs)
 
     def run(self, names: Sequence[str] | None, feeds: Feeds) -> list[np.ndarray]:
-        """Return the outputs ``names`` (None: all, in the network's order) of the inputs ``feeds``, in the network's
-        own types. Several inputs one behind the other, [N, ...], run N times. Raises WeftError for names that the
-        network has not and for arrays that do not fit."""
+        """Return the outputs ``names`` (None: all, in the network's order) in the network's own types.
+
+        Several inputs, [N, ...], run N times. Raise WeftError for unknown names and for arrays that do not fit."""
         known = [tensor.name for tensor in self.get_outputs()]
         wanted = known if names is None else list(names)
         for name in wanted:
@@ -107,7 +107,7 @@ class Session:
 
 
 def _check_feeds(inputs: Sequence[Tensor], feeds: Feeds) -> None:
-    """Raises WeftError for an input that the network has not, and for an array of another rank than its input."""
+    """Raise WeftError for an unknown input, and for an array of another rank than its input."""
     by_name = {tensor.name: tensor for tensor in inputs}
     for name, array in feeds.items():
         if name not in by_name:

@@ -1,7 +1,6 @@
 """The typer application: the list of the commands. Each command is a function in a file of this room.
 
-Heavy imports stand inside the commands, so that ``weft isa`` does not wait for onnxruntime.
-"""
+Heavy imports stand inside the commands, so that ``weft isa`` does not wait for onnxruntime."""
 
 from __future__ import annotations
 
@@ -58,6 +57,7 @@ def weft(context: typer.Context,
 
 
 def _version(wanted: bool) -> None:
+    """Print the version and exit if ``wanted``."""
     if wanted:
         print(said_version())
         raise typer.Exit
@@ -90,7 +90,7 @@ def run_command_line(arguments: Sequence[str] | None) -> int:
 
 
 def _usage(error: TyperException, context: typer.Context | None) -> str:
-    """Return what may be typed there: the commands where one is unknown, else how the command is called."""
+    """Return what may be typed: the commands for an unknown command, else how the command is called."""
     if context is None:
         return "a command"
     if error.message.startswith("No such command"):

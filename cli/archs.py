@@ -1,4 +1,4 @@
-"""``weft archs``."""
+"""The command ``weft archs``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft board``: bitstreams, from a board's name to the board."""
+"""The commands ``weft board``: bitstreams, from a board's name to the board."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on sta
 
 
 def board_named(name: str) -> Board:
-    """Raises WeftError."""
+    """Return the board of this name. Raise WeftError if there is none."""
     if name not in BOARDS:
         raise WeftError(explain("board", name, ", ".join(sorted(BOARDS)), "name one of them"))
     return BOARDS[name]
 
 
 def listed(board: Board) -> dict[str, Any]:
+    """Return a board's row of ``weft board list``."""
     shell = board.shell
     surrounded = shell or board.processor
     return {"board": board.name, "arch": board.arch, "chip": board.chip, "build": board.built,
@@ -49,6 +50,7 @@ def listed(board: Board) -> dict[str, Any]:
 
 
 def memory_of(board: Board) -> str:
+    """Return a board's memory in words."""
     if board.shell is None:
         return "memory of its processors"
     memory = board.shell.memory
@@ -56,12 +58,13 @@ def memory_of(board: Board) -> str:
 
 
 def sized(count: int) -> str:
+    """Return a number of bytes as text, in KiB or MiB."""
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
 
 
 @app.command("list")
 def list_command(as_json: JsonOption = False) -> None:
-    """What boards there are, and what is made for each: a bitstream by open tools, or a project for Vivado."""
+    """List the boards, and what is made for each: a bitstream by open tools, or a project for Vivado."""
     rows = {name: listed(board) for name, board in sorted(BOARDS.items())}
     if as_json:
         print(json.dumps({"schema": 1, "boards": rows}, indent=1))
@@ -85,8 +88,9 @@ def build(
     output: FolderOption = BUILT,
     as_json: JsonOption = False,
 ) -> None:
-    """Bitstream with machine, memory controller and host link, failing when a clock is missed; for Xilinx the Vivado
-    project that makes one."""
+    """Build a bitstream with machine, memory controller and host link; fail if a clock is missed.
+
+    For Xilinx chips write the Vivado project that makes one."""
     from weft.boards.shell import bitstream, families
     from weft.boards.vivado import project
     from weft.cli.resources import refuse_without_room

@@ -1,4 +1,4 @@
-"""``weft compile``."""
+"""The command ``weft compile``."""
 
 from __future__ import annotations
 
@@ -146,7 +146,9 @@ def compile_command(
 
 def calibration_inputs(path: Path, model: Path, outputs: Sequence[str],
                        shapes: Sizes, fixed: Values) -> dict[str, np.ndarray]:
-    """The file's arrays; a lone one serves a lone input whatever it is called. Raises WeftError."""
+    """Return a file's arrays by input name. Raise WeftError if one is missing.
+
+    A lone array serves a lone input, whatever it is called."""
     from weft.compiler.frontend.reader import read_model
 
     names = [port.name for port in read_model(model, outputs, shapes, fixed).inputs]

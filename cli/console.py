@@ -1,4 +1,4 @@
-"""What a person sees: progress bars on standard error, tables on standard output, and the object of ``--json``."""
+"""Output for people: progress bars on standard error, tables on standard output, and the object of ``--json``."""
 
 from __future__ import annotations
 
@@ -29,17 +29,20 @@ if TYPE_CHECKING:
 
 
 NO_CHECKSUMS = "no checksums in the .tmodel: it does not say which program and constants belong to it"
-"""Said of the files of the original tools."""
+"""The note about files of the original tools."""
 SCHEMA = 1
-"""Of every object that --json prints: a key changes its meaning, or goes, only with another number."""
+"""The version of every object that --json prints; it changes when a key goes or changes its meaning."""
 WANTED_DECIBELS, WANTED_OF_BYTES = 45, 20
-"""Signal to noise below which a report gives advice."""
+"""The signal to noise below which a report gives advice."""
 
 
 class Rate(ProgressColumn):
-    """How many are done, how many a second, and the time that is left; nothing where the end is not known."""
+    """A column of a progress bar: how many are done, how many a second, and the time that is left.
+
+    It is empty if the end is not known."""
 
     def render(self, task: Task) -> Text:
+        """Return the column's text for a task."""
         if not task.total:
             return Text("")
         done = f"{task.completed:,.0f} of {task.total:,.0f}"
@@ -50,7 +53,7 @@ class Rate(ProgressColumn):
 
 @contextlib.contextmanager
 def progress() -> Iterator[Tell]:
-    """A bar on standard error that shows the current stage, when that is a terminal; it disappears at the end."""
+    """Show a bar with the current stage on standard error, if that is a terminal; it disappears at the end."""
     stage = TextColumn("{task.description}", markup=False)  # a layer's name may look like markup
     columns = (SpinnerColumn(), stage, BarColumn(bar_width=20), TimeElapsedColumn(), Rate())
     error = Console(file=getattr(sys.stderr, "raw", sys.stderr))  # a bar is control characters
@@ -70,20 +73,20 @@ def progress() -> Iterator[Tell]:
 
 @contextlib.contextmanager
 def working(stage: str) -> Iterator[None]:
-    """A bar for one thing whose end is not known."""
+    """Show a bar for one thing whose end is not known."""
     with progress() as tell:
         tell(stage, 0, 0)
         yield
 
 
 def plain_console(width: int = 40) -> Console:
-    """For tables, at least so wide: names are plain text, not markup, and colours would be control characters."""
+    """Return a console for tables, at least ``width`` wide, without markup and colours."""
     return Console(width=max(shutil.get_terminal_size().columns, width), markup=False, emoji=False, highlight=False,
                    color_system=None)
 
 
 def print_table(title: str, rows: dict[str, str]) -> None:
-    """Two columns as wide as the terminal; the second wraps."""
+    """Print two columns as wide as the terminal; the second wraps."""
     width = max(shutil.get_terminal_size().columns, 40)
     rows = {one_line(name): one_line(value) for name, value in rows.items()}
     indent = max(map(len, rows)) + 2
@@ -95,7 +98,7 @@ def print_table(title: str, rows: dict[str, str]) -> None:
 
 # -- a run -------------------------------------------------------------------------------------------------------------
 def as_object(result: RunResult) -> dict[str, Any]:
-    """What ``weft run --json`` prints. ``cycles`` and ``utilization`` are null on golden."""
+    """Return the object that ``weft run --json`` prints; ``cycles`` and ``utilization`` are null on golden."""
     check = result.comparison
     return {
         "schema": SCHEMA,
@@ -118,7 +121,7 @@ def as_object(result: RunResult) -> dict[str, Any]:
 
 
 def print_run(model: Network, on: str, result: RunResult) -> None:
-    """The same for a person."""
+    """Print the result of a run as a table."""
     rows = {"images": str(result.images), "instructions": f"{result.instructions:,}"}
     if result.macs is not None:
         left = result.macs - (result.done_macs or 0)
@@ -149,8 +152,9 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
 
 
 def saturations(result: RunResult, arch: Arch) -> list[str]:
-    """Return what calibration did not show and was cut to the largest numbers of the data type, with the cure. What the
-    compiler cuts on purpose is none of it, nor what narrower ranges do."""
+    """Return warnings about values beyond what calibration saw that were cut, with the cure.
+
+    Values that the compiler or narrower ranges cut on purpose do not count."""
     from weft.compiler.quantize.calibrate import SAMPLE_LIMIT
     from weft.hw.contract.schemes import SchemeKind
 
@@ -170,17 +174,19 @@ def saturations(result: RunResult, arch: Arch) -> list[str]:
 
 
 def of_images(numbers: Sequence[int]) -> str:
-    """Return the samples that are meant, in words, the first is 0."""
+    """Return the numbers of samples, counted from 0, in words."""
     named = ", ".join(map(str, numbers[:MOST_NAMED])) + (", ..." if len(numbers) > MOST_NAMED else "")
     return f"in sample{'s' if len(numbers) > 1 else ''} {named}"
 
 
 MOST_NAMED = 8
-"""Samples that a warning names."""
+"""The most samples that a warning names."""
 
 
 def samples_object(model: Network, result: RunResult) -> dict[str, Any]:
-    """What samples say: of units, and of layers where one image of one program ran that knows its layers."""
+    """Return the performance samples as an object: of units and, if possible, of layers.
+
+    Layers need one image of one program that knows its layers."""
     from weft.runtime.samples import Samples
 
     found = Samples.decode(np.concatenate(result.samples))
@@ -191,7 +197,7 @@ def samples_object(model: Network, result: RunResult) -> dict[str, Any]:
 
 
 def print_samples(sampled: dict[str, Any]) -> None:
-    """The same for a person."""
+    """Print the performance samples as tables."""
     print(f"{sampled['count']:,} samples")
     rows = [(row["unit"], *(f"{100 * row[key]:.1f} %" for key in ("taken", "waits", "idle")))
             for row in sampled["units"]]
@@ -202,13 +208,13 @@ def print_samples(sampled: dict[str, Any]) -> None:
 
 
 def preload_text(instructions: int, cycles: int | None) -> str:
-    """Of what copies constants to local memory."""
+    """Return the cost of the program that copies constants to local memory, in words."""
     counted = f"{instructions:,} instructions" + ("" if cycles is None else f", {cycles:,} cycles")
     return counted + ", once when the model is loaded, not counted with the program"
 
 
 def print_compiled(report: CompileReport) -> None:
-    """What ``weft compile`` says at the end: the files and their size; warnings on standard error."""
+    """Print the result of ``weft compile``: files and their sizes; warnings on standard error."""
     for warning in report.warnings:
         print(f"weft: warning: {one_line(warning)}", file=sys.stderr)
     print_table(report.name, {
@@ -221,7 +227,7 @@ def print_compiled(report: CompileReport) -> None:
 
 
 def print_layers(rows: Sequence[dict[str, Any]]) -> None:
-    """A line for each layer: what ``--report`` found. Advice where a layer loses most."""
+    """Print a line for each layer with the results of ``--report``, and advice where a layer loses most."""
     held = "scale, zero" if any("scales" in row for row in rows) else "point"
     table = [("layer", "kind", "range", held, "saturations", "SNR dB")]
     for row in rows:
@@ -235,27 +241,28 @@ def print_layers(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _held(row: Mapping[str, Any]) -> str:
-    """How a layer's output holds real numbers."""
+    """Return a layer's binary point or scale and zero point as text."""
     return "{:.4g}, {}".format(*row["scales"]["output"]) if "scales" in row else str(row["points"]["output"])
 
 
 GAP, LEAST_TEXT = 2, 20
-"""Of tables: spaces between columns, and room in which the last column's text is broken into lines."""
+"""Spaces between the columns of a table, and the least room in which the last column's text is wrapped."""
 
 
 def table_width() -> int:
-    """Of the terminal; of a file or a pipe no limit."""
+    """Return the width for tables: the terminal's, or no limit for a file or a pipe."""
     return max(shutil.get_terminal_size((100_000, 24)).columns, 40)
 
 
 def say(text: str) -> None:
-    """A sentence, in lines that the terminal has room for."""
+    """Print a sentence, wrapped to the terminal's width."""
     print(textwrap.fill(one_line(text), table_width(), subsequent_indent=" " * GAP, break_on_hyphens=False))
 
 
 def print_columns(table: Sequence[Sequence[str]], *, right: bool = False) -> None:
-    """Rows of as many columns each, each column as wide as its widest; all but the first to the ``right``, for numbers.
-    Where the terminal has no room for all columns, the others stand below, behind the first again."""
+    """Print a table, each column as wide as its widest text; ``right`` aligns all but the first for numbers.
+
+    If the terminal is too narrow, further columns follow below, again with the first one."""
     table = [[one_line(text) for text in line] for line in table]
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     for number, block in enumerate(_blocks(widths, table_width())):
@@ -266,7 +273,9 @@ def print_columns(table: Sequence[Sequence[str]], *, right: bool = False) -> Non
 
 
 def _blocks(widths: Sequence[int], width: int) -> list[list[int]]:
-    """Columns that stand side by side, the first in each. A long text in the last column is no reason for another."""
+    """Return the columns that fit side by side, each block with the first column.
+
+    A long text in the last column does not start another block."""
     blocks = [[0]]
     for column in range(1, len(widths)):
         room = width - sum(widths[other] + GAP for other in blocks[-1])
@@ -278,6 +287,7 @@ def _blocks(widths: Sequence[int], width: int) -> list[list[int]]:
 
 
 def _print_line(texts: Sequence[str], widths: Sequence[int], right: bool) -> None:
+    """Print a line of a table."""
     *first, last = (text.rjust(width) if right and column else text.ljust(width)
                     for column, (text, width) in enumerate(zip(texts, widths, strict=True)))
     indent = sum(widths[:-1]) + GAP * len(first)
@@ -289,7 +299,7 @@ def _print_line(texts: Sequence[str], widths: Sequence[int], right: bool) -> Non
 
 
 def print_check(verdicts: Sequence[Verdict]) -> None:
-    """A line for each step: what ``--check`` found."""
+    """Print a line for each step with the results of ``--check``."""
     table = [("step", "what ran", "SNR dB to the step before", "allowed", "verdict")]
     for verdict in verdicts:
         decibels = "equal" if verdict.decibels is None else f"{verdict.decibels:.1f}"
@@ -299,7 +309,7 @@ def print_check(verdicts: Sequence[Verdict]) -> None:
 
 def compiled_object(report: CompileReport, rows: Sequence[dict[str, Any]],
                     verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """What ``weft compile --json`` prints: ``check`` is null without ``--check``."""
+    """Return the object that ``weft compile --json`` prints; ``check`` is null without ``--check``."""
     first = next((verdict.step for verdict in verdicts if verdict.problem), None)
     check = {"first_difference": first, "steps": [verdict.to_json() for verdict in verdicts]}
     places = places_object(report.partition)
@@ -312,7 +322,7 @@ def compiled_object(report: CompileReport, rows: Sequence[dict[str, Any]],
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What would help most, in words."""
+    """Return what would help most, in words."""
     found = []
     saturated = [row["name"] for row in rows if row["saturations"]]
     if saturated:

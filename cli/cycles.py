@@ -15,8 +15,9 @@ from weft.tmodel.manifest import TModel
 
 
 def waits_of(model: TModel, cycles: int, operations: np.ndarray) -> Waits:
-    """``operations``: when each of the program's operations ran. Where the model's file does not say which layer an
-    instruction belongs to, all belong to one."""
+    """Return the waits of a program; ``operations``: when each of its operations ran.
+
+    If the model's file does not say which layer an instruction belongs to, all belong to one."""
     program = read_program(model.program, model.arch)
     known: np.ndarray = np.zeros(program.instructions, np.int64)
     if model.instruction_layers is not None:
@@ -27,9 +28,10 @@ def waits_of(model: TModel, cycles: int, operations: np.ndarray) -> Waits:
 
 
 def layer_rows(model: TModel, waits: Waits) -> list[dict[str, Any]]:
-    """One object a layer, for ``--json`` and tables. ``cycles``: those of its MatMuls, waits included; ``macs``
-    are those of the network as drawn, ``done_macs`` those of them that the array does; ``utilization``: of these, per
-    multiplier and cycle, null without cycles."""
+    """Return one object for each layer, for ``--json`` and tables.
+
+    ``cycles``: those of its MatMuls, waits included; ``macs`` are those of the network as drawn, ``done_macs`` those of
+    them that the array does; ``utilization``: done_macs per multiplier and cycle, null without cycles."""
     rows = []
     for number, layer in enumerate(model.layers[:len(waits.vectors)]):
         causes = dict(zip(CAUSES, map(int, waits.waits[number]), strict=True))
@@ -46,7 +48,7 @@ def layer_rows(model: TModel, waits: Waits) -> list[dict[str, Any]]:
 
 
 def cycles_object(model: TModel, waits: Waits) -> dict[str, Any]:
-    """The whole program: totals of ``layer_rows``, and ``tail``, the cycles behind the last MatMul."""
+    """Return the object of a whole program: totals of ``layer_rows``, and the ``tail`` after the last MatMul."""
     rows = layer_rows(model, waits)
     done = sum(row["done_macs"] for row in rows)
     return {
@@ -59,7 +61,7 @@ def cycles_object(model: TModel, waits: Waits) -> dict[str, Any]:
 
 
 def joined(objects: Sequence[dict[str, Any]], arch: Arch) -> dict[str, Any]:
-    """One object of several programs, which run one after another."""
+    """Return one object for several programs, which run one after another."""
     if len(objects) == 1:
         return objects[0]
     totals = {key: sum(found[key] for found in objects)
@@ -73,7 +75,7 @@ def joined(objects: Sequence[dict[str, Any]], arch: Arch) -> dict[str, Any]:
 
 
 def print_cycles(found: dict[str, Any]) -> None:
-    """A row for each layer, in percent of all cycles what is waiting; the last row is the sum."""
+    """Print a row for each layer, with waits in percent of all cycles; the last row is the sum."""
     total = max(found["cycles"], 1)
     causes = [cause for cause, cycles in found["waits"].items() if cycles]
     table = [("layer", "cycles", "MACs", "left out", "util %",

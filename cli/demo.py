@@ -1,7 +1,6 @@
-"""``weft demo``: handwritten digits, from the ONNX file to the generated hardware in simulation.
+"""The command ``weft demo``: handwritten digits, from the ONNX file to the generated hardware in simulation.
 
-Prints what was measured and draws digits.png: every digit with what the machine said.
-"""
+It prints what was measured and draws digits.png: every digit with the machine's answer."""
 
 from __future__ import annotations
 
@@ -39,12 +38,12 @@ def demo_command(
                                                "images; default: all 360.", show_default=False)] = None,
     output: FolderOption = Path("build/demo"),
 ) -> None:
-    """Handwritten digits, from an ONNX file to the simulated hardware: accuracy, speed, and a picture of them."""
+    """Run handwritten digits, from an ONNX file to the simulated hardware: accuracy, speed, and a picture of them."""
     demo(arch, output, images)
 
 
 def demo(name: str, output: Path, most: int | None) -> None:
-    """Raises WeftError, and Mismatch where RTL and golden machine differ."""
+    """Run the demo on a machine. Raise WeftError, and Mismatch if RTL and golden machine differ."""
     from weft.compiler.pipeline import compile_model
     from weft.runtime.session import GOLDEN, RTL, Session
     from weft.tmodel.manifest import TModel
@@ -76,7 +75,7 @@ def demo(name: str, output: Path, most: int | None) -> None:
 
 
 def rows(name: str, label: np.ndarray, logits: np.ndarray, golden: RunResult, rtl: RunResult) -> dict[str, str]:
-    """The table's lines."""
+    """Return the lines of the demo's table."""
     assert rtl.comparison and rtl.cycles
     cycles, clock = rtl.cycles / rtl.images, clock_hz(name)
     answers = {"float (onnxruntime)": logits, "golden machine": golden.outputs["logits"], "RTL": rtl.outputs["logits"]}
@@ -91,12 +90,13 @@ def rows(name: str, label: np.ndarray, logits: np.ndarray, golden: RunResult, rt
 
 
 def accuracy(values: np.ndarray, label: np.ndarray) -> str:
+    """Return the share of right answers as text."""
     right = int(np.sum(np.argmax(values.reshape(len(label), -1), axis=1) == label))
     return f"{100 * right / len(label):.2f} % ({right} of {len(label)})"
 
 
 def draw(image: np.ndarray, label: np.ndarray, said: np.ndarray, path: Path) -> Path:
-    """A sheet of all digits; over each what the machine said, the right answer beside it where that was wrong."""
+    """Draw all digits on a sheet; over each the machine's answer, with the right one beside a wrong answer."""
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_device(on: str) -> None:
-    """Raises WeftError for a string that names no device."""
+    """Raise WeftError for a string that names no device."""
     from weft.runtime.driver.targets import read_device
 
     if on not in (GOLDEN, RTL):
@@ -19,12 +19,12 @@ def check_device(on: str) -> None:
 
 
 def is_simulated(on: str) -> bool:
-    """Whether it needs the packages of the extra ``sim``."""
+    """Tell whether a device needs the packages of the extra ``sim``."""
     return on in (RTL, "sim") or on.startswith(("sim:", "sim?"))
 
 
 def opened(where: str, session: Session) -> Device:
-    """Return the device, with the session's network loaded; to be closed. Raises WeftError."""
+    """Return the device with the session's network loaded; the caller closes it. Raise WeftError if that fails."""
     from weft.runtime import Device
 
     device = Device.open(where)

@@ -1,4 +1,4 @@
-"""``weft doctor``: what this machine lacks, and the one command that brings it."""
+"""The command ``weft doctor``: what this machine lacks, and the one command that brings it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ from weft.support.errors import WeftError, explain
 
 OLDEST = (3, 11)
 LEAST_FREE_BYTES = 2 << 30
-"""A built simulator of a large machine with its objects takes some 100 MB, a bitstream's folder as much."""
+"""The least free bytes on disk.
+
+A built simulator of a large machine with its objects takes some 100 MB, a bitstream's folder as much."""
 SYSTEM = {"g++": "simulation", "make": "simulation", "perl": "simulation"}
 FINE, LACKING, NOT_NEEDED = "ok", "missing", "not installed"
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at, what became of it, in words, and the command that mends it ("" where nothing is to do)."""
+    """One result of the doctor: what was examined, its state, details in words, and the command that mends it.
+
+    ``mend`` is empty if nothing is to do."""
 
     what: str
     state: str
@@ -59,6 +63,7 @@ def doctor_command(
 
 
 def _system() -> Iterator[Finding]:
+    """Yield the findings about Python and system tools."""
     version_found = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info[:2] >= OLDEST
     yield Finding("Python", FINE if good else LACKING, version_found,
@@ -70,10 +75,10 @@ def _system() -> Iterator[Finding]:
 
 
 def _packages(pinned: dict[str, list[packages.Requirement]], needed: Sequence[str]) -> Iterator[Finding]:
-    """A row for each extra, the packages that every use needs first."""
+    """Yield a finding for each extra's packages, those that every use needs first."""
     for name, wanted in pinned.items():
-        lacks = [f"{package} {packages.installed(package) or 'missing'}, wanted {pin}"
-                 for package, pin in packages.lacking(name)]
+        lacks = [f"{package} {packages.installed(package) or 'missing'}, wanted {versions}"
+                 for package, versions in packages.lacking(name)]
         must = name == packages.BASE or name in needed
         state = FINE if not lacks else LACKING if must else NOT_NEEDED
         mend = packages.pip_install(name) if lacks else ""
@@ -82,7 +87,7 @@ def _packages(pinned: dict[str, list[packages.Requirement]], needed: Sequence[st
 
 
 def _boards(needed: Sequence[str]) -> Iterator[Finding]:
-    """What loading a bitstream needs: the program, its libraries, the right to open a cable."""
+    """Yield the findings about loading bitstreams: the program, its libraries, the permission to open a cable."""
     lacks = LACKING if "bitstream" in needed else NOT_NEEDED
     try:
         program = loader.loader()
@@ -98,6 +103,7 @@ def _boards(needed: Sequence[str]) -> Iterator[Finding]:
 
 
 def _places() -> Iterator[Finding]:
+    """Yield the findings about folders: whether they can be written and have room."""
     wanted = chosen()
     cache = cache_directory()
     try:

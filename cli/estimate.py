@@ -1,4 +1,4 @@
-"""What ``weft estimate`` does: the golden machine's checks, then the estimator, for the program and its preload."""
+"""The work of ``weft estimate``: the golden machine's checks, then the estimator, for program and preload."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from weft.runtime.session import Loaded, Session
 
 
 def estimated(session: Session, dram: DramModel, progress: Progress) -> tuple[list[Estimate], dict[str, Any]]:
-    """When every operation of each of the network's programs runs, and the object of ``--json`` for all of them.
+    """Return the estimates of the network's programs, and the object of ``--json`` for all of them.
 
-    Raises MachineStop for a program that the machine refuses, with the golden machine's cause and program counter, and
-    WeftError for a network that does not fit a board's memory.
-    """
+    Raise MachineStop for a program that the machine refuses, with the golden machine's cause and program counter, and
+    WeftError for a network that does not fit a board's memory."""
     found, objects, preload = [], [], None
     for machine in session.machines:
         one, where, loaded = estimated_program(session, machine, dram, progress)
@@ -34,7 +33,7 @@ def estimated(session: Session, dram: DramModel, progress: Progress) -> tuple[li
 
 def estimated_program(session: Session, machine: Loaded, dram: DramModel,
                       progress: Progress) -> tuple[Estimate, dict[str, Any], Estimate | None]:
-    """The program's operations, where its cycles went, and what copies its constants to local memory."""
+    """Return the estimate of a program, where its cycles went, and the estimate of its preload, or None."""
     model = machine.model
     progress("checking the program", 0, 0)
     stop = first_stop(model.program, machine.arch)
@@ -48,7 +47,7 @@ def estimated_program(session: Session, machine: Loaded, dram: DramModel,
 
 
 def print_estimate(where: dict[str, Any]) -> None:
-    """The same for a person."""
+    """Print where the cycles went as tables."""
     print_cycles(where)
     if where["dram"]:
         print_use(where["dram"])

@@ -1,4 +1,4 @@
-"""``weft estimate``: the cycles of a compiled network without the hardware. What it does: ``estimate.py``."""
+"""The command ``weft estimate``: the cycles of a compiled network without the hardware, by ``estimate.py``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def estimate_command(
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """How many cycles a compiled model takes and where they go, without simulating the hardware."""
+    """Estimate how many cycles a compiled model takes and where they go, without simulating the hardware."""
     from weft.cli.estimate import estimated, print_estimate
     from weft.cli.memory import memory_of
     from weft.runtime import Session

@@ -1,4 +1,4 @@
-"""What helps say beside what a command's function says: the list of commands, and an example at the end."""
+"""Additions to the commands' help: summaries in the list of commands, and an example at the end."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ EXAMPLES = {
 
 
 def add_summaries(app: typer.Typer) -> None:
-    """The list of commands shows the whole first sentence of each: typer would cut it where a line ends."""
+    """Set each command's summary to its whole first sentence; typer would cut it where a line ends."""
     for info in app.registered_commands:
         said = " ".join((inspect.getdoc(info.callback) or "").split())
         info.short_help = re.split(r"(?<=\.) ", said, maxsplit=1)[0]
 
 
 def add_examples(app: typer.Typer, prefix: str = "") -> None:
-    """To every command of ``app``, whose names begin with ``prefix``. Raises KeyError for one without an example."""
+    """Add an example to the help of every command of ``app``. Raise KeyError for one without an example.
+
+    The commands' names begin with ``prefix``."""
     for info in app.registered_commands:
         name = info.name or (info.callback.__name__ if info.callback else "")
         info.epilog = f"Example: {EXAMPLES[prefix + name]}"

@@ -1,4 +1,4 @@
-"""``weft explore``."""
+"""The command ``weft explore``."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ if TYPE_CHECKING:
     from weft.hw.flow.parts import Part
 
 BASE = "arty"
-"""Where the keys come from that are not searched, without a board."""
+"""The preset that gives the keys that are not searched, if no board is named."""
 LEAST_DECIBELS = 30.0
 
 
 def _is_machine(file: BinaryIO) -> bool:
+    """Tell whether a file is a machine."""
     try:
         return bool(Arch.from_dict(parse_object(file.read(MOST_BYTES))))
     except WeftError:
@@ -156,7 +157,7 @@ def explore_command(
 
 # -- what is searched --------------------------------------------------------------------------------------------------
 def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part, Arch, tuple[str, ...]]:
-    """The chip, the base, and the keys that are the board's. Raises WeftError."""
+    """Return the chip, the base machine, and the keys that the board fixes. Raise WeftError."""
 
     from weft.cli.resources import part_named
 
@@ -172,14 +173,14 @@ def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part,
 
 
 def _memory(board: str | None, latency: int | None) -> DramModel:
-    """The board's, where it is modelled and no other latency is asked for."""
+    """Return the memory of the machines: the board's, unless another latency is given."""
     if board is None or latency is not None:
         return EXPECTED if latency is None else IdealDram(latency, latency)
     return BOARDS[board].dram
 
 
 def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: Part) -> dict[str, Sequence[int | str]]:
-    """The default axes without those that are fixed, and the user's. Raises WeftError."""
+    """Return the axes of the search: the defaults without fixed keys, and the user's. Raise WeftError."""
     from weft.explore.space import SETTLED, default_axes
     from weft.hw.flow.resources import check_counted
 
@@ -203,7 +204,7 @@ def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: P
 
 
 def _insist_on_values(given: Sequence[str] | None, axes: Axes, base: Arch, space: Sequence[Point]) -> None:
-    """Raises WeftError for a value of the user's that no machine can have."""
+    """Raise WeftError for a value of the user's that no machine can have."""
     for key in [text.partition("=")[0] for text in given or ()]:
         made = {getattr(point.arch, key) for point in space}
         for value in [value for value in axes[key] if value not in made]:
@@ -213,7 +214,7 @@ def _insist_on_values(given: Sequence[str] | None, axes: Axes, base: Arch, space
 
 
 def _signals(networks: Sequence[Network], base: Arch, axes: Axes, progress: Any) -> dict[str, float | None]:
-    """Data type -> the least signal to noise of any network's outputs, in dB; None where there is no error at all."""
+    """Return data type -> the least signal to noise of any network's outputs, in dB; None if there is no error."""
     from weft.compiler.check.signals import output_signal
 
     found: dict[str, float | None] = {}
@@ -228,7 +229,7 @@ def _signals(networks: Sequence[Network], base: Arch, axes: Axes, progress: Any)
 
 
 def _keys(scheduler: str | None, given: dict[str, Path | None]) -> Keys | None:
-    """The files of the options --tls-..., None where there are none. Raises WeftError."""
+    """Return the keys in the files of the options --tls-..., None without such options. Raise WeftError."""
     from weft.explore.workers import Keys, check_address
 
     named = {option: path for option, path in given.items() if path is not None}
@@ -245,6 +246,7 @@ def _keys(scheduler: str | None, given: dict[str, Path | None]) -> Keys | None:
 
 @contextlib.contextmanager
 def _executor(jobs: int, on_dask: bool, scheduler: str | None, keys: Keys | None) -> Iterator[tuple[Executor, int]]:
+    """Yield the workers, and how many there are."""
     from weft.explore import workers
 
     if on_dask or scheduler is not None:
@@ -258,6 +260,7 @@ def _executor(jobs: int, on_dask: bool, scheduler: str | None, keys: Keys | None
 # -- what is told ------------------------------------------------------------------------------------------------------
 def _nothing(chip: Part, space: Sequence[Point], outcome: Outcome) -> WeftError:
 
+    """Return the error that no machine is left, with the most frequent reason."""
     from weft.cli.resources import USED
 
     why = max(outcome.refusals, key=lambda text: outcome.refusals[text], default="")
@@ -270,7 +273,7 @@ def _nothing(chip: Part, space: Sequence[Point], outcome: Outcome) -> WeftError:
 
 
 def _told(outcome: Outcome) -> str:
-    """How the machines were dealt with, in words."""
+    """Return how many machines had which result, in words."""
     counts = outcome.counts
     total = sum(counts.values())
     return (f"{total:,} machines looked at: {counts['too large']:,} do not fit, {counts['refused']:,} cannot run it, "
@@ -279,12 +282,13 @@ def _told(outcome: Outcome) -> str:
 
 
 def _changed(found: Found, axes: Axes) -> dict[str, Any]:
-    """The keys that were searched."""
+    """Return the values of the keys that were searched."""
     return {key: getattr(found.point.arch, key) for key, values in axes.items() if len(values) > 1}
 
 
 def _object(networks: Sequence[Network], chip: Part, hertz: float, dram: DramModel, axes: Axes,
             signals: dict[str, float | None], outcome: Outcome, output: Path | None) -> dict[str, Any]:
+    """Return the object of ``--json``."""
     front = [{
         "arch": found.point.arch.to_dict(), "searched": _changed(found, axes), "cycles": found.cycles,
         "ms": 1e3 * found.cycles / hertz, "share": round(found.point.share, 4), "largest": found.point.largest,
@@ -299,6 +303,7 @@ def _object(networks: Sequence[Network], chip: Part, hertz: float, dram: DramMod
 
 def _print(networks: Sequence[Network], chip: Part, hertz: float, dram: DramModel, axes: Axes,
            signals: dict[str, float | None], outcome: Outcome, output: Path | None) -> None:
+    """Print the front as a table and a plot."""
     from weft.cli.front_plot import text_plot
 
     memory = "with the board's memory"

@@ -1,4 +1,4 @@
-"""The front of a search as a picture: in characters, and as a file."""
+"""Plot the front of a search: in characters, and as a file."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from weft.support.packages import no_package
 
 COLUMNS, ROWS = 60, 14
 BEFORE = 12
-"""Characters before the columns: label and axis."""
+"""The characters before the columns: label and axis."""
 KINDS = (".svg", ".png", ".pdf")
 MAGIC = {b"<?xml", b"\x89PNG\r", b"%PDF-"}
 PICTURE = Kind("a picture of weft explore",
                lambda file: file.read(5) in MAGIC and b"Matplotlib" in file.read(MOST_BYTES))
 Spot = tuple[float, float]
-"""Milliseconds, and share of a chip's room."""
+"""A machine of the front: milliseconds, and share of the chip."""
 
 
 def text_plot(spots: Sequence[Spot], width: int) -> str:
-    """Milliseconds upwards, in logarithms, against percent of the chip's room; lines of at most ``width``."""
+    """Return a plot of milliseconds (upwards, logarithmic) against percent of the chip; lines fit ``width``."""
     columns = min(COLUMNS, width - BEFORE)
     heights = [math.log(ms) for ms, _ in spots]
     low, high = min(heights), max(heights)
@@ -40,7 +40,7 @@ def text_plot(spots: Sequence[Spot], width: int) -> str:
 
 
 def check_picture(path: Path) -> None:
-    """Raises WeftError for another kind of file, and without matplotlib."""
+    """Raise WeftError for another kind of file, and without matplotlib."""
     if path.suffix not in KINDS:
         raise WeftError(explain(f"picture {path}", path.suffix or "no suffix", ", ".join(KINDS),
                                 "name a file that ends so"))
@@ -49,7 +49,7 @@ def check_picture(path: Path) -> None:
 
 
 def draw(path: Path, spots: Sequence[Spot], part: str) -> None:
-    """Draw the front of ``part`` into a file that :func:`check_picture` has passed. Raises WeftError."""
+    """Draw the front of ``part`` into a file that :func:`check_picture` has passed. Raise WeftError if it fails."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogFormatter
 

@@ -1,4 +1,4 @@
-"""``weft inspect``: what a network is and where it would run, without compiling it."""
+"""The command ``weft inspect``: describe a network and where it would run, without compiling it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from weft.compiler.partition import Partition
 
 FIRST = ", and its first numbers, which are not 0, in --input"
-"""Of a state: what else ``weft run`` needs."""
+"""The note for a state whose first value is not 0."""
 
 
 def inspect_command(
@@ -42,7 +42,7 @@ def inspect_command(
     as_json: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
-    """Operators, shapes, multiply-accumulates of a network, and what would run where and why."""
+    """Show operators, shapes and multiply-accumulates of a network, and what would run where and why."""
     from weft.compiler.pipeline import partition_model
     from weft.compiler.request import Request
 
@@ -58,6 +58,7 @@ def inspect_command(
 
 
 def _object(model: Path, graph: Graph, partition: Partition) -> dict[str, Any]:
+    """Return the object of ``--json``."""
     from weft.cli.places import places_object
 
     return {
@@ -71,7 +72,7 @@ def _object(model: Path, graph: Graph, partition: Partition) -> dict[str, Any]:
 
 
 def _operators(partition: Partition) -> dict[str, dict[str, int]]:
-    """By name: how many there are, of them on the machine and on the host, and their multiply-accumulates."""
+    """Return, for each operator, the number of nodes, on the machine and on the host, and multiply-accumulates."""
     rows: dict[str, Counter[str]] = {}
     for place in sorted(partition.places, key=lambda place: place.operator):
         rows.setdefault(place.operator, Counter(machine=0, host=0)).update(
@@ -80,10 +81,12 @@ def _operators(partition: Partition) -> dict[str, dict[str, int]]:
 
 
 def _port(port: GraphPort) -> dict[str, Any]:
+    """Return an input's or output's name, type and shape."""
     return {"name": port.name, "type": port.type, "shape": list(port.shape)}
 
 
 def _print(found: dict[str, Any], partition: Partition) -> None:
+    """Print the description as tables."""
     from weft.cli.places import print_places, print_rich
 
     ports = {f"{kind} {port['name']}": f"{'x'.join(map(str, port['shape']))} {port['type']}"

@@ -26,7 +26,7 @@ WRITTEN: Mapping[str, Kind] = {
     "weft_top.core": Kind.of_head("a machine's core file", 'CAPI=2:\nname: "weft:machine:'),
     "package_ip.tcl": Kind.of_head("a machine's Tcl script", r"# vivado -mode batch -source package_ip\.tcl\n"),
 }
-"""What ``weft verilog`` writes, by name; the last two where they are asked for."""
+"""The files of ``weft verilog``, by name; the last two only on request."""
 
 
 def verilog_command(
@@ -68,7 +68,7 @@ def resources_command(
     overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """What a machine takes of a chip, predicted without synthesis, and whether it fits with the rest of a board."""
+    """Predict what a machine takes of a chip, without synthesis, and whether it fits with the rest of a board."""
     from weft.cli.resources import predicted, print_predicted
 
     found = predicted(override(Arch.load(arch), overrides), arch, part)

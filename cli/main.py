@@ -1,8 +1,7 @@
-"""The program ``weft``: what it is started by, and how it ends. ``app.py`` has the list of its commands.
+"""The program ``weft``: its start and its end. ``app.py`` has the list of its commands.
 
-Exit codes: 0 fine, 1 a user's mistake (one message on standard error, no traceback), 2 RTL and golden differ,
-130 interrupted.
-"""
+Exit codes: 0 fine, 1 a user's mistake (one message on standard error, no traceback), 2 RTL and golden differ, 130
+interrupted."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ MISMATCH = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """The program ``weft``. A request to end (SIGTERM) is an interrupt, so that what was begun is cleaned up."""
+    """Run the program ``weft``. A request to end (SIGTERM) is an interrupt, so that started work is cleaned up."""
     signal.signal(signal.SIGTERM, _interrupt)
     code = exit_code(arguments)
     streams.abandon()
@@ -28,11 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _interrupt(*_: object) -> NoReturn:
+    """Raise KeyboardInterrupt."""
     raise KeyboardInterrupt
 
 
 def exit_code(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; whatever goes wrong by the user's doing becomes one message and a 1."""
+    """Run a command and return the exit code; a user's mistake becomes one message and a 1."""
     streams.drop_odd_variables()
     try:
         with streams.guarded():
@@ -56,7 +56,7 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(arguments: Sequence[str] | None) -> int:
-    """The version is printed without typer, which takes longer to load than everything else here."""
+    """Run a command; the version is printed without typer, which takes longer to load than everything else."""
     if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:
         from weft.cli.version import said_version
 
@@ -68,6 +68,7 @@ def _command(arguments: Sequence[str] | None) -> int:
 
 
 def _say(message: object, code: int) -> int:
+    """Write a message on standard error and return ``code``."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(streams.printable(f"weft: {message}\n", sys.stderr.encoding))

@@ -1,4 +1,4 @@
-"""The memory that an estimate is for: what ``--board`` and ``--latency`` say, and where a driver puts things in it."""
+"""The memory of an estimate: the options ``--board`` and ``--latency``, and where a driver puts things in it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from weft.support.errors import WeftError, explain
 
 
 def memory_of(board: str | None, latency: int | None) -> DramModel:
-    """What the options say. Raises WeftError for both of them, for a board that is not there, and for one whose memory
-    controller is not known."""
+    """Return the memory that the options name.
+
+    Raise WeftError for both options, for an unknown board, and for one whose memory controller is not known."""
     if board is None:
         return EXPECTED if latency is None else IdealDram(latency, latency)
     from weft.boards import BOARDS
@@ -35,10 +36,9 @@ def memory_of(board: str | None, latency: int | None) -> DramModel:
 
 
 def placed(session: Session, machine: Loaded, dram: DramModel) -> Iterator[tuple[bytes, Origin]]:
-    """The preload, if there is one, and the program as they lie in the memory, and where they are.
+    """Yield the preload, if there is one, and the program as they lie in the memory, each with its origin.
 
-    Raises WeftError where the network does not fit into it.
-    """
+    Raise WeftError if the network does not fit into the memory."""
     programs = [*filter(None, [machine.preload]), machine.model.program]
     if not isinstance(dram, LiteDram):
         yield from ((program, RESET) for program in programs)
@@ -52,10 +52,9 @@ def placed(session: Session, machine: Loaded, dram: DramModel) -> Iterator[tuple
 
 
 def paced(board: str | None, session: Session) -> dict[str, Any]:
-    """Options of a simulation whose memories answer when the board's memory does; none without a board.
+    """Return options for a simulation whose memories answer when the board's memory does; none without a board.
 
-    Raises WeftError as ``memory_of`` and ``placed`` do, and where LiteX is not there.
-    """
+    Raise WeftError as ``memory_of`` and ``placed`` do, and if LiteX is not there."""
     if board is None:
         return {}
     from weft.boards.shell.paced import controller_of
@@ -69,18 +68,18 @@ def paced(board: str | None, session: Session) -> dict[str, Any]:
 
 
 def places_of(session: Session, dram: LiteDram) -> Places:
-    """Where the board's driver puts windows and programs. Raises WeftError where the network does not fit."""
+    """Return where the board's driver puts windows and programs. Raise WeftError if the network does not fit."""
     region = Region(bus=0, machine=0, size=dram.bytes)
     return place(MemoryMap.shared(0, region), needs_of(session.network), session.arch, session.network.name)
 
 
 def use_object(uses: list[dict[str, int]]) -> dict[str, int] | None:
-    """For ``--json``: cycles of the memory's bus of several programs together; None of ideal memories."""
+    """Return cycles of the memory's bus of several programs together, for ``--json``; None for ideal memories."""
     return {name: sum(use[name] for use in uses) for name in uses[0]} if uses and uses[0] else None
 
 
 def print_use(use: dict[str, Any]) -> None:
-    """What the memory's bus did, in cycles and percent, from when the program was asked for."""
+    """Print the use of the memory's bus, in cycles and percent, from when the program was asked for."""
     total = max(sum(use.values()), 1)
     say("memory's bus:")
     print_columns([("", "cycles", "%"), *((name, f"{cycles:,}", f"{100 * cycles / total:.1f}")

@@ -1,7 +1,6 @@
 """The ONNX backend interface: ``prepare``, ``run_model``, ``supports_device``.
 
-A device is "CPU" for the golden machine, or what ``weft run --on`` takes.
-"""
+A device is "CPU" for the golden machine, or what ``weft run --on`` takes."""
 
 from __future__ import annotations
 
@@ -24,19 +23,20 @@ from weft.tmodel.network import Network
 from weft.tmodel.onnx_engine import runner
 
 ARCH = "ultra96"
-"""The machine where the caller names none."""
+"""The default machine."""
 
 CPU = "CPU"
-"""What callers of any backend say."""
+"""The device name that callers of any backend use."""
 
 
 def input_names(model: onnx.ModelProto) -> list[str]:
+    """Return the names of a model's inputs, without its constants."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [value.name for value in model.graph.input if value.name not in weights]
 
 
 def by_name(names: Sequence[str], inputs: Any) -> dict[str, Any]:
-    """Inputs by position, by name, or a lone array."""
+    """Return inputs by name, given by position, by name, or as a lone array."""
     inputs = [inputs] if isinstance(inputs, np.ndarray) else inputs
     return dict(inputs if isinstance(inputs, Mapping) else zip(names, inputs, strict=True))
 
@@ -48,31 +48,34 @@ class WeftRep(BackendRep):
         self._session, self._names = Session(network, device), list(names)
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return the outputs in the model's order."""
         given = [tensor.name for tensor in self._session.get_inputs()]
         feeds = by_name(given, inputs)
         return tuple(self._session.run(self._names, {name: np.asarray(feeds[name]) for name in given}))
 
 
 class HostRep(BackendRep):
-    """A model of which the machine computes nothing: onnxruntime's, wholly."""
+    """A model of which the machine computes nothing, run by onnxruntime."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._names, self._run = input_names(model), runner(model)
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return the outputs in the model's order."""
         return tuple(self._run(by_name(self._names, inputs)).values())
 
 
 class WeftBackend(Backend):
-    """See the functions below, which are its methods."""
+    """The backend; its methods are also functions of the module."""
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", arch: Any = ARCH,
                 calibrate: Mapping[str, np.ndarray] | None = None, host_alone: bool = True,
                 **kwargs: Any) -> BackendRep:
-        """Compile the model for ``arch`` with ``calibrate`` as its calibration inputs; random ones without. A model
-        that does not compile runs on the host alone, with a warning that says why, where ``host_alone``. Raises
-        WeftError, and what ``onnx.checker`` raises."""
+        """Compile the model for ``arch`` with ``calibrate`` as its calibration inputs, random ones without.
+
+        With ``host_alone`` a model that does not compile runs on the host, with a warning that says why. Raise
+        WeftError, and the errors of ``onnx.checker``."""
         onnx.checker.check_model(model)
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -87,14 +90,14 @@ class WeftBackend(Backend):
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        """Compile and run; the inputs serve for calibration too."""
+        """Compile and run a model; the inputs are the calibration inputs too."""
         feeds = by_name(input_names(model), inputs)
         kwargs.setdefault("calibrate", feeds)
         return cls.prepare(model, device, **kwargs).run(feeds)
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether it compiles, so that the machine computes at least a part."""
+        """Tell whether a model compiles, so that the machine computes at least a part."""
         try:
             cls.prepare(model, device, host_alone=False, **kwargs)
         except WeftError:
@@ -103,6 +106,7 @@ class WeftBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
+        """Tell whether a string names a device."""
         try:
             check_device(GOLDEN if device == CPU else device)
         except WeftError:

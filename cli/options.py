@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they do with them."""
+"""Options that several commands share, and the functions that read them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from weft.tmodel.network import Network
 
 INTEGER = re.compile("-?[0-9]{1,20}")
-"""Of --set: longer ones are out of every key's range, and say so as text."""
+"""The pattern of an integer for --set; longer ones are out of every key's range, and are refused as text."""
 
 UNCOMPILED = frozenset({".onnx", ".pb", ".tflite"})
 
 MOST_SIZES = 32
-"""Of --shape."""
+"""The most sizes for --shape."""
 
 HOST_FALLBACK = True
-"""Whether the host runs what the machine does not compute: of ``weft compile`` and ``weft.compile``."""
+"""Whether ``weft compile`` and ``weft.compile`` let the host run what the machine does not compute."""
 
 ArchOption = Annotated[str, typer.Option("-a", "--arch", metavar="ARCH", help="A preset's name or a .tarch file.")]
 FolderOption = Annotated[Path, typer.Option("-o", "--folder", metavar="DIR", help="Folder to write into.")]
@@ -61,7 +61,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 
 def override(arch: Arch, settings: Sequence[str] | None) -> Arch:
-    """The machine with ``key=value`` settings applied. Raises WeftError."""
+    """Return the machine with ``key=value`` settings applied. Raise WeftError for a wrong setting."""
     values: dict[str, Any] = {}
     for setting in settings or ():
         key, equals, value = setting.partition("=")
@@ -72,7 +72,7 @@ def override(arch: Arch, settings: Sequence[str] | None) -> Arch:
 
 
 def make_folder(path: Path) -> None:
-    """Raises WeftError when it cannot be there."""
+    """Make a folder. Raise WeftError if it cannot be made."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -81,7 +81,7 @@ def make_folder(path: Path) -> None:
 
 
 def need_simulation() -> None:
-    """Raises WeftError when the packages of the extra ``sim`` are not there."""
+    """Raise WeftError if the packages of the extra ``sim`` are not there."""
     try:
         from weft.simulate import toolchain
     except ModuleNotFoundError as error:
@@ -93,7 +93,7 @@ def need_simulation() -> None:
 
 
 def verilog_of(arch: Arch) -> str:
-    """The Verilog of a machine, with yosys found."""
+    """Return the Verilog of a machine, after finding yosys."""
     need_simulation()
     from weft.hw.flow.verilog import verilog_text
 
@@ -101,7 +101,7 @@ def verilog_of(arch: Arch) -> str:
 
 
 def load(path: Path) -> Network:
-    """A compiled network. Raises ModelError; a network that is not compiled is told so."""
+    """Return a compiled network. Raise ModelError, with advice for a network that is not compiled."""
     from weft.runtime import Network
 
     if path.suffix in UNCOMPILED:
@@ -112,7 +112,7 @@ def load(path: Path) -> Network:
 
 
 def ends(output: str) -> tuple[str, ...]:
-    """The names of --end. Raises WeftError."""
+    """Return the names in --end. Raise WeftError if there are none."""
     outputs = tuple(filter(None, map(str.strip, output.split(","))))
     if output and not outputs:
         raise WeftError(explain("--end", repr(output), "NAME[,NAME]", "name a tensor, or leave --end out"))
@@ -120,7 +120,7 @@ def ends(output: str) -> tuple[str, ...]:
 
 
 def state_pairs(given: Sequence[str] | None, raw: bool) -> dict[str, str]:
-    """Output -> input, of --state. Raises WeftError."""
+    """Return output -> input, from --state. Raise WeftError for wrong pairs."""
     states: dict[str, str] = {}
     for text in given or ():
         made, _, read = text.partition(":")
@@ -134,7 +134,7 @@ def state_pairs(given: Sequence[str] | None, raw: bool) -> dict[str, str]:
 
 
 def input_shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...] | int]:
-    """Sizes by input, and a size by its name, of --shape. Raises WeftError."""
+    """Return sizes by input, and single sizes by their name, from --shape. Raise WeftError for wrong text."""
     shapes: dict[str, tuple[int, ...] | int] = {}
     for text in given or ():
         symbol, _, number = text.rpartition("=")
@@ -152,7 +152,7 @@ def input_shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...] | int
 
 
 def fixed_inputs(given: Sequence[str] | None) -> dict[str, list[float | bool]]:
-    """Numbers by input, of --fix. Raises WeftError."""
+    """Return numbers by input, from --fix. Raise WeftError for wrong text."""
     fixed: dict[str, list[float | bool]] = {}
     for text in given or ():
         name, _, values = text.rpartition("=")
@@ -168,7 +168,7 @@ def fixed_inputs(given: Sequence[str] | None) -> dict[str, list[float | bool]]:
 
 
 def _number(text: str) -> float | bool:
-    """Raises ValueError."""
+    """Return the number or truth value in a text. Raise ValueError for other text."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     return int(text) if INTEGER.fullmatch(text) else float(text)

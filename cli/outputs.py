@@ -1,5 +1,6 @@
-"""What a command is to write is looked at before the command works: none of its inputs, each file once, and no file
-that somebody else made (``support/outputs.py``)."""
+"""Check a command's output files before it works.
+
+None may be one of its inputs, none may be written twice, and none may be of another kind (``support/outputs.py``)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from weft.support.outputs import Kind, check_output
 
 
 class Output(NamedTuple):
-    """The file that an option names, None where it names none. ``kind`` None: whoever writes it looks at it."""
+    """The file that an option names, None if it names none; ``kind`` None: its writer checks it."""
 
     option: str
     path: Path | None
@@ -22,7 +23,9 @@ class Output(NamedTuple):
 
 
 def check_outputs(inputs: Mapping[str, Path | str | None], outputs: Iterable[Output]) -> None:
-    """``inputs``: files that are read, by the option or argument that names them. Raises WeftError."""
+    """Raise WeftError if an output may not be written.
+
+    ``inputs``: files that are read, by the option or argument that names them."""
     taken = {_identity(Path(path)): name for name, path in inputs.items() if path and os.path.isfile(path)}
     for option, path, kind in outputs:
         if path is None:
@@ -38,7 +41,7 @@ def check_outputs(inputs: Mapping[str, Path | str | None], outputs: Iterable[Out
 
 
 def _identity(path: Path) -> object:
-    """Equal for two names of one file, links and hard links too; None of a device, which takes more than one output."""
+    """Return a value that is equal for two names of one file, links too; None for a device, which may be reused."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from weft.compiler.partition import Partition, Place
 
 MOST_ROWS = 40
-"""Of a table for people; --json has all."""
+"""The most rows of a table for people; --json has all."""
 
 NARROWEST, LONGEST_NAME = 60, 32
 
 
 def places_object(partition: Partition) -> dict[str, Any]:
-    """``parts`` in the order in which they run, ``places`` in the network's order."""
+    """Return ``parts`` (subgraphs) in the order in which they run, and ``places`` in the network's order."""
     parts = [[place for place in partition.places if place.part == number] for number in range(len(partition.parts))]
     return {"machine_share": partition.machine_share, "macs": partition.macs,
             "parts": [{"where": places[0].where, "nodes": len(places), "macs": sum(place.macs for place in places)}
@@ -31,7 +31,9 @@ def places_object(partition: Partition) -> dict[str, Any]:
 
 
 def print_places(partition: Partition) -> None:
-    """A row for each node of the host, one for each run of nodes of the machine; nothing where all is the machine's."""
+    """Print a row for each node of the host, and one for each run of nodes of the machine, then the machine's share.
+
+    Without nodes on the host print only the share."""
     if partition.hosts:
         rows = _rows(partition)
         print_rich(("part", "node", "operator", "where", "why"), rows[:MOST_ROWS])
@@ -41,13 +43,14 @@ def print_places(partition: Partition) -> None:
 
 
 def share_text(partition: Partition) -> str:
-    """The machine's share in words."""
+    """Return the machine's share in words."""
     of = f"{partition.macs:,} multiply-accumulates" if partition.macs else f"{len(partition.places)} nodes"
     return f"on the machine: {100 * partition.machine_share:.1f} % of {of}, in {len(partition.graphs)} part" + (
         "s" if len(partition.graphs) > 1 else "")
 
 
 def _rows(partition: Partition) -> list[tuple[str, ...]]:
+    """Return the rows of the table."""
     rows: list[tuple[str, ...]] = []
     for number in range(len(partition.parts)):
         places = [place for place in partition.places if place.part == number]
@@ -60,6 +63,7 @@ def _rows(partition: Partition) -> list[tuple[str, ...]]:
 
 
 def _of_machine(number: int, places: list[Place]) -> tuple[str, ...]:
+    """Return the row of a subgraph of the machine."""
     macs = sum(place.macs for place in places)
     half = LONGEST_NAME // 2
     name = " .. ".join(dict.fromkeys(place.node[-half:] for place in (places[0], places[-1])))
@@ -67,7 +71,7 @@ def _of_machine(number: int, places: list[Place]) -> tuple[str, ...]:
 
 
 def print_rich(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """As wide as the terminal; long words are folded."""
+    """Print a table as wide as the terminal; long words are folded."""
     table = Table(box=None, pad_edge=False, header_style="")
     for name in columns:
         table.add_column(name, overflow="fold")

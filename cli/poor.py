@@ -12,13 +12,13 @@ from weft.tmodel.network import Network
 
 
 def recorded(network: Network) -> float | None:
-    """Return what :func:`record` wrote; None for anything else."""
+    """Return the signal to noise that ``compiler/check/quality.py`` recorded in a network; None if there is none."""
     found = next((row.get(OUTPUTS_DECIBELS) for model in network.machines[-1:] for row in model.layers[-1:]), None)
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
 def poor(decibels: float | None, arch: Arch) -> list[str]:
-    """Return a warning of outputs that lost their signal, with the cure; none where they did not."""
+    """Return a warning if outputs lost their signal, with the cure; else an empty list."""
     from weft.compiler.quantize.quality import POOR_DECIBELS
 
     if decibels is None or decibels >= POOR_DECIBELS:

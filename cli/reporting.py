@@ -1,4 +1,4 @@
-"""``weft report``: a compiled network as one page of HTML."""
+"""The command ``weft report``: a compiled network as one page of HTML."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def report_command(
 
 def write_page(network: Network, output: Path, progress: Progress, arch: Arch | None = None, part: str | None = None,
                dram: DramModel = EXPECTED) -> None:
-    """``arch``: the machine that runs the network, by default the one that it is compiled for. Raises WeftError."""
+    """Write the page of a network. Raise WeftError if it cannot be written.
+
+    ``arch``: the machine that runs the network, by default the one that it is compiled for."""
     from weft.cli.cycles import joined
     from weft.cli.estimate import estimated_program
     from weft.report.collect import Machine
@@ -69,12 +71,14 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
 
 
 def preset_of(arch: Arch) -> str | None:
-    """The preset that this machine is."""
+    """Return the name of the preset that equals this machine, or None."""
     return next((name for name in presets() if Arch.load(name) == arch), None)
 
 
 def _resources(arch: Arch, name: str | None, part: str | None) -> dict[str, Any] | None:
-    """Of the part, or of the preset's board; None without one, or where no machine of such numbers was counted."""
+    """Return the predicted resources on the part, or on the preset's board.
+
+    Return None without a part, and if no machine with such numbers was counted."""
     from weft.cli.resources import predicted
     from weft.hw.flow.resources import counted
 
@@ -85,7 +89,7 @@ def _resources(arch: Arch, name: str | None, part: str | None) -> dict[str, Any]
 
 
 def add_signals(path: Path, signals: Sequence[dict[str, Any]]) -> Network:
-    """Write what ``--report`` found of each layer, of all programs in order, into the ``.tmodel``, for the page."""
+    """Write the results of ``--report`` for each layer into the ``.tmodel``, for the page; return the network."""
     network, waiting = Network.load(path), iter(signals)
     parts = tuple(dataclasses.replace(part, layers=tuple({**row, **next(waiting)} for row in part.layers))
                   if isinstance(part, TModel) else part for part in network.parts)

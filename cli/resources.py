@@ -1,4 +1,4 @@
-"""What ``weft resources`` does: what a machine takes of a chip, predicted, and whether it fits."""
+"""The work of ``weft resources``: what a machine takes of a chip, predicted, and whether it fits."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block R
 
 
 BLOCK_BYTES = 2048
-"""Of an 18 Kbit block RAM in words of 8, 16 or 32 bits."""
+"""The bytes of an 18 Kbit block RAM in words of 8, 16 or 32 bits."""
 
 
 def predicted(arch: Arch, name: str, part: str | None) -> dict[str, Any]:
-    """The object of ``--json``. ``part``: of ``PARTS``, as it is written there or not; None: that of the board which
-    the preset ``name`` is made for."""
+    """Return the object of ``--json``.
+
+    ``part``: a name in ``PARTS``, in any case; None: that of the board for which the preset ``name`` is made."""
     board = board_of(name)
     if part is None and board is None:
         raise WeftError(explain("--part", "nothing", ", ".join(PARTS), "name the chip: this machine has no board"))
@@ -40,7 +41,7 @@ def predicted(arch: Arch, name: str, part: str | None) -> dict[str, Any]:
 
 
 def around(board: Board | None) -> Mapping[str, int]:
-    """What a board needs beside the machine, by column: its own shell where that was counted."""
+    """Return what a board needs beside the machine, by column: its own shell if that was counted."""
     if board is None or board.shell is None:
         return SHELL
     memory = board.shell.memory
@@ -53,10 +54,9 @@ def around(board: Board | None) -> Mapping[str, int]:
 
 
 def refuse_without_room(board: Board, arch: Arch, name: str) -> None:
-    """Raise WeftError where the machine ``name`` does not fit the board's chip beside its shell, as predicted.
+    """Raise WeftError if the machine ``name`` is predicted not to fit the board's chip beside its shell.
 
-    Of a machine whose numbers were not counted on such chips only what follows from its geometry is held against it.
-    """
+    If machines with such numbers were not counted on such chips, only what follows from the geometry counts."""
     part, rest = PARTS[board.part], around(board)
     if counted(arch, part.family):
         used = {column: machine for column, (machine, _, _) in fits(arch, part, around=rest)["of_part"].items()}
@@ -75,7 +75,7 @@ def refuse_without_room(board: Board, arch: Arch, name: str) -> None:
 
 
 def part_named(name: str) -> Part:
-    """Of ``PARTS``, as it is written there or not. Raises WeftError."""
+    """Return the part of this name, in any case. Raise WeftError if there is none."""
     wanted = name.upper()
     if wanted not in PARTS:
         near = difflib.get_close_matches(wanted, PARTS, 1)
@@ -85,7 +85,7 @@ def part_named(name: str) -> Part:
 
 
 def print_predicted(found: dict[str, Any]) -> None:
-    """The same for a person."""
+    """Print the prediction as a table."""
     table = Table(box=None, pad_edge=False, header_style="")
     table.add_column("block")
     for column in COLUMNS:

@@ -1,4 +1,4 @@
-"""``weft run``: a compiled network on the golden machine, on the simulated hardware or on a device."""
+"""The command ``weft run``: a compiled network on the golden machine, on the simulated hardware or on a device."""
 
 from __future__ import annotations
 
@@ -89,14 +89,18 @@ def run_command(
 
 
 def _check_place(on: str, of_rtl: dict[str, bool]) -> None:
-    """``of_rtl``: options that only RTL can serve -> whether given. Raises WeftError; an unknown device is told so."""
+    """Raise WeftError for an unknown device, and for options that only RTL can serve on another device.
+
+    ``of_rtl``: these options -> whether they are given."""
     check_device(on)
     for option in [name for name, given in of_rtl.items() if given and on != RTL]:
         raise WeftError(explain(option, f"--on {on}", "--on rtl", "add --on rtl, or use weft estimate"))
 
 
 def _run(session: Session, on: str, arrays: Any, kept: dict[str, str], raw: bool, options: dict[str, Any]) -> RunResult:
-    """``kept``: output -> input that the next step reads it as. Raises WeftError, Mismatch."""
+    """Run the network, with its states if there are any. Raise WeftError and Mismatch.
+
+    ``kept``: output -> input that the next step reads it as."""
     from weft.runtime.streaming import stream
 
     if is_simulated(on):
@@ -112,7 +116,7 @@ def _run(session: Session, on: str, arrays: Any, kept: dict[str, str], raw: bool
 
 
 def _layers(network: Network, result: RunResult) -> dict[str, Any]:
-    """Where the cycles of each layer went, over all of the network's programs."""
+    """Return where the cycles of each layer went, over all of the network's programs."""
     from weft.cli.cycles import cycles_object, joined, waits_of
 
     return joined([cycles_object(program, waits_of(program, *ran)) for program, ran in
@@ -121,6 +125,7 @@ def _layers(network: Network, result: RunResult) -> dict[str, Any]:
 
 def _print(network: Network, on: str, result: RunResult, sampled: dict[str, Any] | None,
            where: dict[str, Any] | None) -> None:
+    """Print the result of a run, its samples and its cycles."""
     console.print_run(network, on, result)
     if sampled:
         console.print_samples(sampled)

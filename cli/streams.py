@@ -1,9 +1,8 @@
-"""Standard output and standard error as every command writes them.
+r"""Standard output and standard error as every command writes them.
 
 What is printed may come from a file that somebody else made. So control characters and lone surrogates are written as
-``\\u001b``, which is what they are called in JSON too; characters that the terminal's encoding lacks likewise. What
-cannot be written, because a disk is full, is an error with a message.
-"""
+``\u001b``, as in JSON; so are characters that the terminal's encoding lacks. A failed write, as on a full disk, is an
+error with a message."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ from typing import Any, TextIO
 from weft.support.errors import RAW, WeftError, escaped, explain
 
 SIZE = re.compile("[1-9][0-9]{0,3}")
-"""Of a terminal, as its variables say it."""
+"""The pattern of a terminal's size in its environment variables."""
 
 
 def drop_odd_variables() -> None:
-    """Forget sizes that no terminal has, which tables would be made for, and a completion that asks for nothing."""
+    """Remove environment variables with impossible terminal sizes, and of an empty completion."""
     for name in ("COLUMNS", "LINES"):
         if name in os.environ and not SIZE.fullmatch(os.environ[name]):
             del os.environ[name]
@@ -31,29 +30,31 @@ def drop_odd_variables() -> None:
 
 
 def printable(text: str, encoding: str | None = None) -> str:
-    """``text`` with all of RAW, and all that ``encoding`` lacks, written as escapes."""
+    """Return ``text`` with control characters, and all that ``encoding`` lacks, as escapes."""
     text = RAW.sub(escaped, text)
     return text if encoding is None else text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 class Stream:
-    """A text stream that writes what is ``printable`` to ``raw``, whose other attributes are its own."""
+    """A text stream that writes ``printable`` text to ``raw``, whose other attributes are its own."""
 
     def __init__(self, raw: TextIO, name: str) -> None:
         self.raw, self._name = raw, name
 
     def write(self, text: str) -> int:
+        """Write a text; return its length."""
         with self._errors():
             self.raw.write(printable(text, self.raw.encoding or "utf-8"))
         return len(text)
 
     def flush(self) -> None:
+        """Flush the raw stream."""
         with self._errors():
             self.raw.flush()
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """A closed pipe is no mistake: whoever read has seen enough."""
+        """Turn errors of the raw stream into WeftError, except a closed pipe, whose reader has seen enough."""
         try:
             yield
         except OSError as error:
@@ -63,12 +64,13 @@ class Stream:
                                     "free some, or write elsewhere")) from None
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the raw stream."""
         return getattr(self.raw, name)
 
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """``sys.stdout`` and ``sys.stderr`` as Streams, the former written out at the end."""
+    """Replace ``sys.stdout`` and ``sys.stderr`` by Streams; flush standard output at the end."""
     before = sys.stdout, sys.stderr
     if sys.stdout is None:
         raise WeftError(explain("standard output", "it is closed", "an open one", "do not close it (>&-)"))

@@ -1,4 +1,4 @@
-"""An option that was given no value does not take the next option for one, and one that takes none is given none."""
+"""Check that options with values have one, and that options without values have none."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from weft.support.errors import WeftError, explain
 
 
 def insist_on_values(app: typer.Typer, arguments: Sequence[str]) -> None:
-    """Typer takes ``--report --html`` as a file of the name ``--html``, and of ``--json=yes`` it does not say in which
-    command. Raises WeftError."""
+    """Raise WeftError for an option that takes the next option as its value, or a value that it does not take.
+
+    Typer takes ``--report --html`` as a file of the name ``--html``, and for ``--json=yes`` it does not name the
+    command."""
     command, words = typer.main.get_command(app), list(arguments)
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words.pop(0)]  # type: ignore[attr-defined]

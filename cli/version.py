@@ -1,4 +1,4 @@
-"""Which version of weft this is."""
+"""The version of weft, as ``weft --version`` prints it."""
 
 from __future__ import annotations
 

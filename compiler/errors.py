@@ -12,46 +12,48 @@ USE_HOST = f"rewrite this part with supported operators, or {ON_HOST}"
 
 
 class CompileError(WeftError):
-    """A model that cannot be compiled, or files of a compiled model that cannot be used.
+    """The error for a model that cannot be compiled, or for files of a compiled model that cannot be used.
 
-    ``node`` is the node of the model that is to blame, empty when there is none; ``why`` says of what of it what was
-    found.
-    """
+    ``node`` is the name of the model's node at fault, empty if there is none; ``why`` says what was found about it.
+    ``of_order``: only the order in which elements lie that the node reads is at fault."""
 
     node = ""
     why = ""
+    of_order = False
 
     def forget_host(self) -> None:
-        """Leave the host out of the ways out: it has all of the network already that it can have."""
+        """Remove the host from the ways out, for networks that the host already gets in part."""
         self.args = tuple(str(text).replace(ON_HOST, END) for text in self.args)
 
 
 class Fault(CompileError):
-    """A product that must not be used: a mistake of the compiler, not of its user."""
+    """The error for a product that must not be used: a mistake of the compiler, not of its user."""
 
 
 def reason(error: Exception) -> str:
-    """The first line of what another library's error says; its type where it says nothing."""
+    """Return the first line of another library's error message, or its type if it has no message."""
     return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
 
 
 def refuse(what: str, found: object, allowed: str, way_out: str) -> CompileError:
-    """The error for ``what``; the caller raises it."""
+    """Return the error for ``what``; the caller raises it."""
     return CompileError(explain(what, found, allowed, way_out))
 
 
 class Named(Protocol):
-    """A node, as far as a message needs it."""
+    """A node as error messages need it: name and operator."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the node."""
 
     @property
-    def op(self) -> str: ...
+    def op(self) -> str:
+        """The operator of the node."""
 
 
 def refuse_node(node: Named, detail: str, found: object, allowed: str, way_out: str) -> CompileError:
-    """The error for a node: ``detail`` is its attribute, input or shape, or empty for the operator itself."""
+    """Return the error for a node; ``detail`` is its attribute, input or shape, or empty for the operator itself."""
     what = f"node {node.name!r}, operator {node.op}" + (f", {detail}" if detail else "")
     error = refuse(what, found, allowed, way_out)
     error.node = node.name

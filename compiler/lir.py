@@ -1,13 +1,10 @@
-"""LIR: one operation per instruction, with tagged addresses. Prints and parses.
+"""LIR, the compiler's form of programs: one operation per instruction, with tagged addresses, printable as text.
 
-An operation is complete in itself: rows, pitches and what its numbers need (``Settings``), which the machine keeps in
-Configure registers, are fields here, so that a scheduler may reorder operations; the backend writes Configure where a
-value changes.
-"""
+An operation is complete in itself: rows, pitches and the values of Configure registers that it needs (``Settings``) are
+fields here, so that a scheduler may reorder operations. The backend writes a Configure where a value changes."""
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -15,38 +12,40 @@ from typing import Any, NamedTuple
 from weft.compiler.errors import refuse
 from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.registers import Register
+from weft.hw.contract.units import Memory
 from weft.hw.contract.walk import Walk
 
-
-class Space(enum.Enum):
-    """What an address counts vectors of."""
-
-    DRAM0 = "dram0"
-    DRAM1 = "dram1"
-    LOCAL = "local"
-    ACCUMULATORS = "accumulators"
+LOCAL, ACCUMULATORS, DRAM0, DRAM1 = (memory.value for memory in (
+    Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM0, Memory.DRAM1))
+"""Names of the memories of the core that a program runs on (``System.memories_of``)."""
 
 
 class Address(NamedTuple):
-    space: Space
+    """A vector of a memory: the memory's name, and the vector's number in it."""
+
+    memory: str
     offset: int
 
     def __str__(self) -> str:
-        return f"{self.space.value}[{self.offset}]"
+        """Return the address as text, such as ``local[12]``."""
+        return f"{self.memory}[{self.offset}]"
 
 
 class Settings(tuple[tuple[Register, int], ...]):
-    """Configure registers that an operation needs, with what they hold: how its scalars enter the accumulators, leave
-    them, or meet the weights. Which ones these are is up to the machine's numbers."""
+    """The Configure registers that an operation needs, with their values.
+
+    They say how scalars are loaded into the accumulators, requantized, or multiplied. Which registers these are depends
+    on the machine's number scheme."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, **values: int) -> Settings:
-        """By the registers' names in lower case."""
+        """Return the settings with these values, by the registers' names in lower case."""
         return cls((Register[name.upper()], value) for name, value in values.items())
 
     def __str__(self) -> str:
+        """Return the settings as text, such as ``input_shift:3``."""
         return ",".join(f"{register.name.lower()}:{value}" for register, value in self) or "none"
 
 
@@ -54,8 +53,10 @@ NO_SETTINGS = Settings()
 
 
 class MatMul(NamedTuple):
-    """``size`` vectors x ``rows`` through the array. ``local`` None: the input is zero. ``settings``: how the bias
-    enters, or what is taken off each activation."""
+    """A MatMul: ``rows`` times ``size`` vectors go through the array into the accumulators.
+
+    ``local`` None: the input is zero. ``settings``: the shift of the bias, or the zero point subtracted from
+    activations."""
 
     local: Address | None
     accumulator: Address
@@ -70,28 +71,31 @@ class MatMul(NamedTuple):
 
     @property
     def local_walk(self) -> Walk | None:
+        """The walk through local memory, None for zeros."""
         if self.local is None:
             return None
         return Walk(self.local.offset, self.size, self.local_stride, self.rows, self.local_pitch)
 
     @property
     def accumulator_walk(self) -> Walk:
+        """The walk through the accumulators, with results that a depthwise pass drops."""
         return Walk(self.accumulator.offset, self.size, self.accumulator_stride, self.rows, self.accumulator_pitch)
 
     @property
     def tap_origin(self) -> int:
-        """As the Configure register: 0 where all lanes meet."""
+        """The value of the Configure register of this name: 0 if all lanes are summed."""
         return dict(self.settings).get(Register.TAP_ORIGIN, 0)
 
     @property
     def written_walk(self) -> Walk:
-        """What of the accumulators is written: not what a depthwise one drops."""
+        """The walk through the accumulators that are written, without results that a depthwise pass drops."""
         dropped = dict(self.settings).get(Register.TAP_DROPPED, 0) if self.tap_origin else 0
         return self.accumulator_walk._replace(size=self.size - dropped)
 
 
 class LoadWeight(NamedTuple):
-    """Shift ``size`` vectors into the weight column, and a zero bias row behind them with ``zero_bias``."""
+    """A LoadWeight: ``size`` vectors shift into the weight column, and with ``zero_bias`` a zero bias row after
+    them."""
 
     local: Address
     size: int
@@ -99,10 +103,10 @@ class LoadWeight(NamedTuple):
 
 
 class DataMove(NamedTuple):
-    """Between local memory and ``far``: a DRAM or accumulators, which ``settings`` is the way into or out of.
+    """A DataMove between local memory and ``far``, a DRAM or the accumulators.
 
-    ``relu`` counts towards local from the accumulators, ``accumulate`` the other way.
-    """
+    ``settings``: how the accumulators are loaded or requantized. ``relu`` only applies from the accumulators to local
+    memory, ``accumulate`` only the other way."""
 
     to_local: bool
     local: Address
@@ -119,18 +123,19 @@ class DataMove(NamedTuple):
 
     @property
     def local_walk(self) -> Walk:
+        """The walk through local memory."""
         return Walk(self.local.offset, self.size, self.local_stride, self.rows, self.local_pitch)
 
     @property
     def far_walk(self) -> Walk:
+        """The walk through the DRAM or the accumulators."""
         return Walk(self.far.offset, self.size, self.far_stride, self.rows, self.far_pitch)
 
 
 class Simd(NamedTuple):
-    """One SIMD instruction: sources 0 is the input, n register n. ``settings``: its ways from and to accumulators.
+    """One SIMD instruction; source 0 is the vector read, n register n.
 
-    In a loop ``hold`` keeps the read address where it is.
-    """
+    ``settings``: how accumulators are read and written. In a loop ``hold`` keeps the read address where it is."""
 
     opcode: SimdOpcode
     left: int
@@ -145,7 +150,7 @@ class Simd(NamedTuple):
 
 
 class SimdLoop(NamedTuple):
-    """The next ``body`` SIMD operations, ``iterations`` times; ``settings`` are theirs."""
+    """A SIMD loop: the next ``body`` SIMD operations run ``iterations`` times; ``settings`` are theirs."""
 
     iterations: int
     body: int
@@ -153,7 +158,7 @@ class SimdLoop(NamedTuple):
 
 
 class LoadLut(NamedTuple):
-    """``size`` vectors, the depth of a lookup table, into ``table``."""
+    """A LoadLUT: ``size`` vectors, the depth of a lookup table, go into ``table``."""
 
     local: Address
     table: int
@@ -161,14 +166,15 @@ class LoadLut(NamedTuple):
 
 
 class LoadScale(NamedTuple):
-    """``SCALE_VECTORS`` vectors: each lane's multiplier and bias for the moves out of the accumulators behind it."""
+    """A LoadScale: ``SCALE_VECTORS`` vectors with each lane's multiplier and bias for later requantizations."""
 
     local: Address
 
 
 class LoadActivationTable(NamedTuple):
-    """``TABLE_ENTRIES`` vectors into ``table``: what becomes of each byte in moves out of the accumulators that are set
-    to it."""
+    """A LoadActivationTable: ``TABLE_ENTRIES`` vectors go into ``table``.
+
+    Requantizations whose register names the table look up each byte there."""
 
     local: Address
     table: int
@@ -178,13 +184,13 @@ Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadSca
 OPERATIONS: dict[str, Any] = {kind.__name__: kind for kind in
                                (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut, LoadScale, LoadActivationTable)}
 _MUST = object()
-"""Default of a field that has none."""
+"""The default of a field that has none."""
 _FIELDS = {kind: tuple((name, kind._field_defaults.get(name, _MUST)) for name in kind._fields)
            for kind in OPERATIONS.values()}
 
 
 def text(operation: Operation) -> str:
-    """One line: the name, then each field that differs from its default."""
+    """Return an operation as one line: its name, then each field that differs from its default."""
     words = [type(operation).__name__]
     for name, default in _FIELDS[type(operation)]:
         value = getattr(operation, name)
@@ -194,6 +200,7 @@ def text(operation: Operation) -> str:
 
 
 def program_text(operations: Iterable[Operation]) -> str:
+    """Return operations as text, one a line."""
     return "".join(f"{text(operation)}\n" for operation in operations)
 
 
@@ -202,9 +209,10 @@ _SETTINGS = re.compile(r"(\w+:-?\d+,?)+|none")
 
 
 def _value(word: str) -> Any:
+    """Return the value of a field that prints as ``word``."""
     match = _ADDRESS.fullmatch(word)
     if match:
-        return Address(Space(match[1]), int(match[2]))
+        return Address(match[1], int(match[2]))
     if _SETTINGS.fullmatch(word):
         pairs = (part.split(":") for part in word.split(",") if part != "none")
         return Settings.of(**{name: int(value) for name, value in pairs})
@@ -215,7 +223,7 @@ def _value(word: str) -> Any:
 
 
 def parse(line: str) -> Operation:
-    """The operation of one line of :func:`text`. Raises CompileError."""
+    """Return the operation of one line of :func:`text`. Raise CompileError for any other line."""
     name, *words = line.split()
     try:
         return OPERATIONS[name](**{key: _value(word) for key, _, word in (word.partition("=") for word in words)})
@@ -226,4 +234,5 @@ def parse(line: str) -> Operation:
 
 
 def parse_program(content: str) -> list[Operation]:
+    """Return the operations of :func:`program_text`. Raise CompileError for other text."""
     return [parse(line) for line in content.splitlines() if line.strip()]

@@ -1,5 +1,6 @@
-"""Checks a LIR program before it is encoded: every range inside its memory, every vector read was written before, no
-constant is overwritten."""
+"""Check a LIR program before it is encoded.
+
+Every range lies inside its memory, every vector was written before it is read, and no constant is overwritten."""
 
 from __future__ import annotations
 
@@ -9,12 +10,13 @@ import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.errors import Fault
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.places import Allocation
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES, SchemeKind
+from weft.hw.contract.system import System
 from weft.hw.contract.walk import Walk
 
 IN, OUT, MULTIPLIED, COMPUTED = "moved in", "moved out", "multiplied", "computed"
@@ -26,11 +28,11 @@ SETTINGS: dict[SchemeKind, dict[str, tuple[str, ...]]] = {
     SchemeKind.AFFINE: {IN: ("INPUT_ZERO_POINT", "INPUT_MULTIPLIER"), OUT: ("OUTPUT_SHIFT", "OUTPUT_ZERO_POINT"),
                         MULTIPLIED: ("ACTIVATION_ZERO_POINT",), COMPUTED: (), NOWHERE: ()},
 }
-"""The registers that each use of a scalar needs, no more and no less."""
+"""The registers that each kind of operation must set, for each number scheme."""
 
 
 def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
-    """Raises Fault at the first operation that is wrong. ``written`` Vars are there before the program runs."""
+    """Raise Fault at the first wrong operation. ``written``: Vars that are there before the program runs."""
     checker = _Checker(arch, written, const_size)
     for number, operation in enumerate(operations):
         checker.check(number, operation)
@@ -38,15 +40,14 @@ def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Al
 
 
 class _Checker:
+    """The state of the check: which vectors, registers and tables were written so far."""
     def __init__(self, arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
-        self.valid = {Space.DRAM0: np.zeros(arch.dram0_depth, bool), Space.DRAM1: np.zeros(arch.dram1_depth, bool),
-                      Space.LOCAL: np.zeros(arch.local_depth, bool),
-                      Space.ACCUMULATORS: np.zeros(arch.accumulator_depth, bool)}
+        self.valid = {name: np.zeros(memory.depth, bool) for name, memory in System(arch).memories_of(core=0).items()}
         self.arch = arch
         self.const_size = const_size
-        self.valid[Space.DRAM1][:const_size] = True
+        self.valid[DRAM1][:const_size] = True
         for place in written:
-            self.valid[Space.DRAM0][place.base:place.base + place.size] = True
+            self.valid[DRAM0][place.base:place.base + place.size] = True
         self.allowed = SETTINGS[arch.scheme.kind]
         if arch.depthwise_taps:
             taps = Register.TAP_ORIGIN.name, Register.TAP_DROPPED.name
@@ -63,41 +64,47 @@ class _Checker:
         self.operation: lir.Operation
 
     def check(self, number: int, operation: lir.Operation) -> None:
+        """Check an operation, the ``number``-th of the program."""
         self.number, self.operation = number, operation
         if self.loop and not isinstance(operation, lir.Simd):
             raise self._error("a loop body that is cut short")
         self.CHECKS[type(operation)](self, operation)
 
     def finish(self, count: int) -> None:
+        """Raise Fault if the program ends inside a loop body."""
         if self.loop:
             raise Fault(f"operation {count}: the program ends inside a loop body")
 
     def _error(self, problem: str) -> Fault:
+        """Return the Fault for a problem of the current operation."""
         return Fault(f"operation {self.number}, {lir.text(self.operation)}: {problem}")
 
     # -- ranges ----------------------------------------------------------------------------------------------------
-    def _vectors(self, space: Space, walk: Walk) -> np.ndarray:
-        """The flags of a walk's vectors, as a view [rows, size]."""
-        flags = self.valid[space]
+    def _vectors(self, memory: str, walk: Walk) -> np.ndarray:
+        """Return the flags of a walk's vectors, as a view [rows, size]. Raise Fault beyond the memory."""
+        flags = self.valid[memory]
         if walk.size < 1 or walk.rows < 1 or walk.base < 0 or walk.last >= len(flags):
-            raise self._error(f"{Address(space, walk.base)} reaches {walk.last}, beyond {space.value} of {len(flags)} "
+            raise self._error(f"{Address(memory, walk.base)} reaches {walk.last}, beyond {memory} of {len(flags)} "
                               "vectors")
         return np.ndarray((walk.rows, walk.size), bool, flags, walk.base, (walk.pitch, walk.stride))
 
-    def _read(self, space: Space, walk: Walk) -> None:
-        if not self._vectors(space, walk).all():
-            raise self._error(f"{Address(space, walk.base)} reads a vector that nothing wrote")
+    def _read(self, memory: str, walk: Walk) -> None:
+        """Raise Fault if a walk reads a vector that nothing wrote."""
+        if not self._vectors(memory, walk).all():
+            raise self._error(f"{Address(memory, walk.base)} reads a vector that nothing wrote")
 
-    def _write(self, space: Space, walk: Walk) -> None:
-        if space is Space.DRAM1 and walk.base < self.const_size:
-            raise self._error(f"{Address(space, walk.base)} overwrites a constant")
-        self._vectors(space, walk)[...] = True
+    def _write(self, memory: str, walk: Walk) -> None:
+        """Mark a walk's vectors as written. Raise Fault if it overwrites a constant."""
+        if memory == DRAM1 and walk.base < self.const_size:
+            raise self._error(f"{Address(memory, walk.base)} overwrites a constant")
+        self._vectors(memory, walk)[...] = True
 
-    def _space(self, address: Address | None, *allowed: Space) -> None:
-        if address is not None and address.space not in allowed:
-            raise self._error(f"{address} must be in {' or '.join(space.value for space in allowed)}")
+    def _must_be_in(self, address: Address | None, *allowed: str) -> None:
+        if address is not None and address.memory not in allowed:
+            raise self._error(f"{address} must be in {' or '.join(allowed)}")
 
     def _settings(self, settings: lir.Settings, way: str) -> None:
+        """Raise Fault unless settings have exactly the registers that the kind of operation ``way`` needs."""
         found, allowed = tuple(register.name for register, _ in settings), self.allowed[way]
         if found != allowed:
             raise self._error(f"sets {', '.join(found) or 'nothing'}; what is {way} sets "
@@ -105,30 +112,33 @@ class _Checker:
 
     # -- operations ------------------------------------------------------------------------------------------------
     def _mat_mul(self, operation: lir.MatMul) -> None:
-        self._space(operation.local, Space.LOCAL)
-        self._space(operation.accumulator, Space.ACCUMULATORS)
+        """Check a MatMul."""
+        self._must_be_in(operation.local, LOCAL)
+        self._must_be_in(operation.accumulator, ACCUMULATORS)
         self._settings(operation.settings, MULTIPLIED)
         if operation.local_walk is not None:
-            self._read(Space.LOCAL, operation.local_walk)
+            self._read(LOCAL, operation.local_walk)
         if operation.accumulate:
-            self._read(Space.ACCUMULATORS, operation.written_walk)
-        self._write(Space.ACCUMULATORS, operation.written_walk)
+            self._read(ACCUMULATORS, operation.written_walk)
+        self._write(ACCUMULATORS, operation.written_walk)
         if operation.accumulator_walk.last >= self.arch.accumulator_depth:
             raise self._error(f"drops results beyond the accumulators of {self.arch.accumulator_depth} vectors")
 
     def _load_weight(self, operation: lir.LoadWeight) -> None:
-        self._space(operation.local, Space.LOCAL)
-        self._read(operation.local.space, Walk(operation.local.offset, operation.size))
+        """Check a LoadWeight."""
+        self._must_be_in(operation.local, LOCAL)
+        self._read(operation.local.memory, Walk(operation.local.offset, operation.size))
 
     def _data_move(self, operation: lir.DataMove) -> None:
-        self._space(operation.local, Space.LOCAL)
-        self._space(operation.far, Space.DRAM0, Space.DRAM1, Space.ACCUMULATORS)
-        inside = operation.far.space is Space.ACCUMULATORS
+        """Check a DataMove."""
+        self._must_be_in(operation.local, LOCAL)
+        self._must_be_in(operation.far, DRAM0, DRAM1, ACCUMULATORS)
+        inside = operation.far.memory == ACCUMULATORS
         self._settings(operation.settings, (OUT if operation.to_local else IN) if inside else NOWHERE)
         if (operation.relu and not (inside and operation.to_local)
                 or operation.accumulate and not (inside and not operation.to_local)):
             raise self._error("relu goes with moves out of the accumulators, accumulate with moves into them")
-        near, far = (operation.local.space, operation.local_walk), (operation.far.space, operation.far_walk)
+        near, far = (operation.local.memory, operation.local_walk), (operation.far.memory, operation.far_walk)
         source, target = (far, near) if operation.to_local else (near, far)
         if inside and operation.to_local and not self.scaled:
             raise self._error("leaves the accumulators before a LoadScale")
@@ -140,17 +150,18 @@ class _Checker:
         self._write(*target)
 
     def _simd(self, operation: lir.Simd) -> None:
+        """Check a SIMD operation."""
         self._settings(operation.settings, COMPUTED)
-        self._space(operation.read, Space.ACCUMULATORS)
-        self._space(operation.write, Space.ACCUMULATORS)
+        self._must_be_in(operation.read, ACCUMULATORS)
+        self._must_be_in(operation.write, ACCUMULATORS)
         count = self.iterations if self.loop else 1
         if operation.read is not None:
-            self._read(operation.read.space,
+            self._read(operation.read.memory,
                        Walk(operation.read.offset, 1 if operation.hold else count, operation.read_stride))
         if not {operation.left, operation.right} <= self.registers:
             raise self._error("reads a SIMD register that nothing wrote")
         if operation.write is not None:
-            self._write(operation.write.space, Walk(operation.write.offset, count, operation.write_stride))
+            self._write(operation.write.memory, Walk(operation.write.offset, count, operation.write_stride))
         last = operation.destination + (self.arch.lut_count if operation.opcode is SimdOpcode.LOOKUP else 0)
         if last > self.arch.simd_registers_depth:
             raise self._error(f"writes SIMD register {last} of {self.arch.simd_registers_depth}")
@@ -161,27 +172,31 @@ class _Checker:
                 self.registers = set(self.before_loop)
 
     def _simd_loop(self, operation: lir.SimdLoop) -> None:
+        """Check the header of a SIMD loop."""
         if not 1 <= operation.body <= self.arch.simd_loop_depth:
             raise self._error(f"a body of {operation.body}, allowed are 1..{self.arch.simd_loop_depth}")
         self.loop, self.iterations = operation.body, operation.iterations
         self.before_loop = frozenset(self.registers)
 
     def _load_lut(self, operation: lir.LoadLut) -> None:
-        self._space(operation.local, Space.LOCAL)
+        """Check a LoadLUT."""
+        self._must_be_in(operation.local, LOCAL)
         if operation.table > self.arch.lut_count or operation.size != self.arch.lut_depth:
             raise self._error(f"tables are 0..{self.arch.lut_count}, of {self.arch.lut_depth} entries")
-        self._read(operation.local.space, Walk(operation.local.offset, operation.size))
+        self._read(operation.local.memory, Walk(operation.local.offset, operation.size))
 
     def _load_scale(self, operation: lir.LoadScale) -> None:
-        self._space(operation.local, Space.LOCAL)
-        self._read(operation.local.space, Walk(operation.local.offset, SCALE_VECTORS))
+        """Check a LoadScale."""
+        self._must_be_in(operation.local, LOCAL)
+        self._read(operation.local.memory, Walk(operation.local.offset, SCALE_VECTORS))
         self.scaled = True
 
     def _load_activation_table(self, operation: lir.LoadActivationTable) -> None:
-        self._space(operation.local, Space.LOCAL)
+        """Check a LoadActivationTable."""
+        self._must_be_in(operation.local, LOCAL)
         if not 1 <= operation.table <= self.arch.activation_tables:
             raise self._error(f"tables are 1..{self.arch.activation_tables}")
-        self._read(operation.local.space, Walk(operation.local.offset, TABLE_ENTRIES))
+        self._read(operation.local.memory, Walk(operation.local.offset, TABLE_ENTRIES))
         self.activation_tables.add(operation.table)
 
     CHECKS: dict[type, Callable[..., None]] = {

@@ -1,8 +1,7 @@
-"""Which quantization parameters a network's tensors get: it decides which steps the compiler has.
+"""The kind of quantization parameters that a network's tensors get, which decides the compiler's steps.
 
-It follows from the machine's number scheme and from what the user asks for. Only the steps of the list in
-``pipeline.py`` say for which of them they are; no pass asks.
-"""
+It follows from the machine's number scheme and from the user's request. Only the list of steps in ``pipeline.py`` names
+it; no pass asks for it."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from weft.hw.contract.schemes import SchemeKind
 
 
 class Parameters(enum.Enum):
-    """What each tensor is given."""
+    """The kinds of quantization parameters that tensors can get."""
 
     OWN_POINT = "a binary point of its own"
     TYPE_POINT = "the data type's binary point, which all tensors have"
@@ -28,7 +27,7 @@ ALL = frozenset(Parameters)
 
 
 def parameters_of(request: Request, arch: Arch) -> Parameters:
-    """Return what the tensors of a request get on a machine."""
+    """Return the kind of parameters that the tensors of a request get on a machine."""
     if arch.scheme.kind is SchemeKind.AFFINE:
         return Parameters.SCALE
     return Parameters.TYPE_POINT if request.plain or not arch.scheme.chooses_points else Parameters.OWN_POINT

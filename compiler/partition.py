@@ -1,8 +1,7 @@
-"""The network's parts: what the machine computes, and what the host does with onnxruntime, in any order.
+"""Partition: cut the network into subgraphs for the machine and for the host, which uses onnxruntime.
 
-Only where the user asks for it, with ``--host-fallback``, does the host compute anything. Then it gets what the
-compiler refuses, and what would be a part of the machine without a multiply-accumulate.
-"""
+Only with ``--host-fallback`` does the host compute anything. Then it gets what the compiler refuses, and subgraphs of
+the machine without a multiply-accumulate."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.onnx_writer import part_to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
-from weft.compiler.lowering.operators import refusals
+from weft.compiler.lowering.operators import ROWS, refusals
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.onnx_runnable import check_bytes
 
@@ -26,20 +25,22 @@ LAST_JOIN = "joins results of the machine, in front of a part of the host"
 JOINED_END = "joins lists of results, or is made of such a list, and no multiply-accumulate follows"
 HOST, MACHINE = "host", "machine"
 IN_FILES = {FAKE_QUANTIZE: "QuantizeLinear"}
-"""What users call an operator that no file has."""
+"""Canonical operators -> the name that users know from files."""
 
 Attempt = Callable[[Graph, bool], Sequence[CompileError]]
-"""The nodes of a part that the machine cannot compute, as errors: the first one; or all at once, each as if those
-before it were done elsewhere."""
+"""A function of a subgraph that returns the errors of nodes that the machine cannot compute.
+
+The flag says whether to return only the first, or all at once, each as if the earlier ones were done elsewhere."""
 
 PATIENCE = 16
-"""Refusals that are found one by one. A node may be possible once another one is the host's; but every refusal costs
-another look at all nodes behind it."""
+"""The number of refusals that are found one by one.
+
+A node may become possible once another one is the host's; but every refusal costs another look at all later nodes."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node runs: in which of the parts, and why on the host, empty on the machine."""
+    """Where a node runs: the number of its subgraph, host or machine, and why on the host (empty on the machine)."""
 
     node: str
     operator: str
@@ -51,37 +52,38 @@ class Place:
 
 @dataclass(frozen=True)
 class Partition:
-    """Parts in the order in which they run, a graph for each of the machine; ``places`` in the graph's order.
+    """The subgraphs of a network in the order in which they run; ``places`` of its nodes in the graph's order.
 
-    Each part reads tensors of those before it, and inputs of the network, by their names.
-    """
+    A Graph runs on the machine, a HostPart on the host. Each reads tensors of earlier ones, and inputs of the network,
+    by their names."""
 
     parts: tuple[Graph | HostPart, ...]
     places: tuple[Place, ...]
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """The machine's parts."""
+        """The subgraphs of the machine."""
         return tuple(part for part in self.parts if isinstance(part, Graph))
 
     @property
     def hosts(self) -> tuple[HostPart, ...]:
+        """The subgraphs of the host."""
         return tuple(part for part in self.parts if isinstance(part, HostPart))
 
     @cached_property
     def macs(self) -> int:
-        """Multiply-accumulates of the whole network."""
+        """The multiply-accumulates of the whole network."""
         return sum(place.macs for place in self.places)
 
     @property
     def machine_share(self) -> float:
-        """The machine's part of them, 0 to 1; of a network without any that of its nodes."""
+        """The machine's share of the multiply-accumulates, 0 to 1; of the nodes if there are none."""
         weights = [place.macs if self.macs else 1 for place in self.places]
         mine = sum(weight for place, weight in zip(self.places, weights, strict=True) if place.where == MACHINE)
         return mine / sum(weights) if weights else 0.0
 
     def text(self) -> str:
-        """A line for each node of the host, and one for each part of the machine."""
+        """Return a line for each subgraph."""
         lines = []
         for number, part in enumerate(self.parts):
             if isinstance(part, Graph):
@@ -93,29 +95,29 @@ class Partition:
 
 @dataclass(frozen=True)
 class Part:
-    """Which of the machine's parts the steps work on: ``number`` from 1 of ``count``, a graph of its own."""
+    """The subgraph of the machine on which the compiler's steps work: ``number``, from 1, of ``count``."""
 
     number: int
     count: int
     graph: Graph
 
     def text(self) -> str:
+        """Return the number and count as text."""
         return f"part {self.number} of {self.count}\n"
 
 
 def whole(graph: Graph) -> Partition:
-    """All of it on the machine. Raises CompileError for the first node that is none of its operators."""
+    """Return the partition with everything on the machine. Raise CompileError for the first node it cannot compute."""
     for error in refusals(graph).values():
         raise error
     return Partition((graph,), tuple(_place(graph, node, 0, "") for node in graph.nodes))
 
 
 def partition_graph(graph: Graph, attempt: Attempt) -> Partition:
-    """As much on the machine as ``attempt`` accepts, in as few parts as that takes.
+    """Return the partition with as much on the machine as ``attempt`` accepts, in the fewest subgraphs.
 
-    Raises CompileError when nothing is left for the machine, or for what is no node's fault; WeftError where the host
-    would have to do more than it may (``onnx_runnable.py``).
-    """
+    Raise CompileError if nothing is left for the machine, or for errors of no single node. Raise WeftError if the host
+    would have to do more than it may (``onnx_runnable.py``)."""
     reasons = {name: error.why for name, error in refusals(graph).items()}
     first = next(iter(reasons), None)
     reasons = {**_joined_ends(graph), **reasons}
@@ -138,12 +140,12 @@ def partition_graph(graph: Graph, attempt: Attempt) -> Partition:
             if error.node in reasons or error.node not in names:
                 raise error
             first = first or error.node
-            reasons[error.node] = error.why
+            reasons.update(dict.fromkeys(_at_fault(graph, error, reasons), error.why))
     raise AssertionError("every turn gives the host a node more")
 
 
 def _refused(part: Graph, attempt: Attempt, accepted: set[frozenset[str]], every: bool) -> Sequence[CompileError]:
-    """The errors of nodes of the part; none where the machine computes it."""
+    """Return the errors of a subgraph's nodes, empty if the machine computes it; ``accepted`` caches the answer."""
     key = frozenset([*(node.output for node in part.nodes), *(f"{port.name} out" for port in part.outputs)])
     if key in accepted:
         return []
@@ -153,7 +155,25 @@ def _refused(part: Graph, attempt: Attempt, accepted: set[frozenset[str]], every
     return errors
 
 
+def _at_fault(graph: Graph, error: CompileError, reasons: Mapping[str, str]) -> list[str]:
+    """Return the names of the nodes that the host gets for a refusal: the node at fault, or those in front of it.
+
+    A node with multiply-accumulates stays the machine's if it is refused for the order of what it reads, and nodes that
+    only move elements made that order."""
+    node = next(node for node in graph.nodes if node.name == error.node)
+    makers = {name: maker for maker in graph.nodes for name in maker.outputs}
+    moves: list[str] = []
+    reads = list(node.inputs) if error.of_order and macs_of(graph, node) else []
+    while reads:
+        maker = makers.get(reads.pop())
+        if maker is not None and ROWS[maker.op].moves and maker.name not in (*reasons, *moves):
+            moves.append(maker.name)
+            reads += maker.inputs
+    return moves or [error.node]
+
+
 def _nothing_left(graph: Graph, first: str | None, reasons: Mapping[str, str]) -> CompileError:
+    """Return the error that nothing is left for the machine, with a way out; ``first``: the node refused first."""
     node = next(node for node in graph.nodes if node.name == first)
     fix = conditions_of(graph.nodes, node, [port.name for port in graph.inputs])
     return refuse_node(node, "with --host-fallback", f"nothing left for the machine ({reasons[node.name]})",
@@ -164,11 +184,10 @@ def _nothing_left(graph: Graph, first: str | None, reasons: Mapping[str, str]) -
 
 # -- phases ------------------------------------------------------------------------------------------------------------
 def _settled(graph: Graph, reasons: dict[str, str]) -> dict[str, int]:
-    """The phase of every node by its first output: even ones on the host, odd ones on the machine.
+    """Return the phase of every node by its first output: even ones on the host, odd ones on the machine.
 
-    Phases of the machine without multiply-accumulates become the host's, while others have some; of a network without
-    any the largest one stays. ``reasons`` of what is the host's are added to.
-    """
+    Phases of the machine without multiply-accumulates become the host's, if others have some; without any, the largest
+    stays. ``reasons``, node name -> why it is the host's, are added to."""
     while True:
         phases = _phases(graph, reasons)
         work: dict[int, tuple[int, int]] = {}
@@ -189,8 +208,9 @@ def _settled(graph: Graph, reasons: dict[str, str]) -> dict[str, int]:
 
 
 def _last_joins(graph: Graph, phases: Mapping[str, int], reasons: Mapping[str, str]) -> list[Node]:
-    """Concatenations that no node of the machine reads, where a part of the host follows: there they are a copy, on
-    the machine thousands of layers where their channels lie across lanes."""
+    """Return the concatenations before a host subgraph that no node of the machine reads.
+
+    On the host they are a copy, on the machine thousands of layers if their channels lie across lanes."""
     there, consumers = set(phases.values()), graph.consumers()
     return [node for node in graph.nodes
             if node.op == "Concat" and node.name not in reasons and phases[node.output] + 1 in there
@@ -198,8 +218,10 @@ def _last_joins(graph: Graph, phases: Mapping[str, int], reasons: Mapping[str, s
 
 
 def _joined_ends(graph: Graph) -> dict[str, str]:
-    """Lists of what heads found, [1, many, few], each head transposed and all joined, and what is made of them without
-    a multiply-accumulate: name -> why. For onnxruntime that is nothing, on the machine a copy for every few pixels."""
+    """Return name -> why for nodes that join detection heads' lists [1, many, few] at the network's end.
+
+    Each head is transposed and all are joined; no multiply-accumulate follows. Onnxruntime does it in no time, the
+    machine needs a copy for every few pixels."""
     works: set[str] = set()
     for node in reversed(graph.nodes):
         if macs_of(graph, node) or works.intersection(node.outputs):
@@ -217,7 +239,7 @@ def _joined_ends(graph: Graph) -> dict[str, str]:
 
 
 def _phases(graph: Graph, reasons: Mapping[str, str]) -> dict[str, int]:
-    """Each node as early as what it reads allows."""
+    """Return the phase of every output, as early as what its node reads allows."""
     made: dict[str, int] = {}
     phases = {}
     for node in graph.nodes:
@@ -230,7 +252,7 @@ def _phases(graph: Graph, reasons: Mapping[str, str]) -> dict[str, int]:
 
 
 def _parts(graph: Graph, phases: Mapping[str, int]) -> list[Graph | HostPart]:
-    """In the order of their phases."""
+    """Return the subgraphs in the order of their phases."""
     used = sorted(set(phases.values()))
     if len(used) == 1 and used[0] % 2:
         return [graph]
@@ -245,8 +267,10 @@ def _parts(graph: Graph, phases: Mapping[str, int]) -> list[Graph | HostPart]:
 
 
 def _borders(graph: Graph, nodes: list[Node], phases: Mapping[str, int]) -> tuple[list[str], list[str]]:
-    """Return (reads, makes) of the nodes of one phase: what they read and do not make; what they make and nodes of
-    other phases or the network's user read."""
+    """Return (reads, makes) of the nodes of one phase.
+
+    The first are tensors that they read and do not make. The second are tensors that they make and that nodes of other
+    phases or the network's user read."""
     made = {name for node in nodes for name in node.outputs if name}
     reads = list(dict.fromkeys(name for node in nodes for name in node.inputs
                                if name and name not in made and not graph.is_constant(name)))
@@ -256,6 +280,7 @@ def _borders(graph: Graph, nodes: list[Node], phases: Mapping[str, int]) -> tupl
 
 
 def _machine(graph: Graph, nodes: Iterable[Node], reads: list[str], makes: list[str]) -> Graph:
+    """Return the subgraph of the machine with these nodes, inputs and outputs."""
     given = {port.tensor: port for port in graph.inputs}
     ordered = [*(port.tensor for port in graph.inputs if port.tensor in reads),
                *(name for name in reads if name not in given)]
@@ -266,6 +291,7 @@ def _machine(graph: Graph, nodes: Iterable[Node], reads: list[str], makes: list[
 
 
 def _host(graph: Graph, nodes: list[Node], reads: list[str], makes: list[str]) -> HostPart:
+    """Return the host's subgraph with these nodes, inputs and outputs, as an ONNX model."""
     model = part_to_onnx(graph, nodes, reads, makes)
     return HostPart(model.SerializeToString(deterministic=True), tuple(reads), tuple(makes), (),
                     tuple(IN_FILES.get(node.op, node.op) for node in nodes), tuple(node.name for node in nodes))
@@ -273,10 +299,12 @@ def _host(graph: Graph, nodes: list[Node], reads: list[str], makes: list[str]) -
 
 def _places(graph: Graph, phases: Mapping[str, int], parts: list[Graph | HostPart],
             reasons: Mapping[str, str]) -> tuple[Place, ...]:
+    """Return where each node runs, in the graph's order."""
     number = {phase: index for index, phase in enumerate(sorted(set(phases.values())))}
     assert len(number) == len(parts)
     return tuple(_place(graph, node, number[phases[node.output]], reasons.get(node.name, "")) for node in graph.nodes)
 
 
 def _place(graph: Graph, node: Node, part: int, why: str) -> Place:
+    """Return where a node runs; ``why`` is empty for the machine."""
     return Place(node.name, IN_FILES.get(node.op, node.op), part, HOST if why else MACHINE, why, macs_of(graph, node))

@@ -1,8 +1,7 @@
 """The compiler as one visible list: ``STEPS``. Read this file first.
 
 Each step is a function from the products that it needs, by their types, to one that it makes (``products.py``).
-``--dump-dir`` writes, after every step, what it made as readable text, and a graph also as ONNX, to run it again.
-"""
+``--dump-dir`` writes, after every step, its product as readable text, and a graph also as ONNX, to run it again."""
 
 from __future__ import annotations
 
@@ -82,16 +81,16 @@ STEPS: tuple[Step, ...] = (
     Step("verify", steps.check_schedule),                           # nothing
     Step("backend", steps.encoded),                                 # -> MachineCode
 )
-"""The compiler, in order. Some steps are there only where tensors get some quantization parameters."""
+"""The compiler's steps in order. Some run only for certain kinds of quantization parameters."""
 
 
 def steps_of(parameters: Parameters) -> tuple[Step, ...]:
-    """Return the steps of the compiler where tensors get ``parameters``."""
+    """Return the steps of the compiler for tensors with ``parameters``."""
     return checked((Request, Arch), tuple(step for step in STEPS if parameters in step.of))
 
 
 LAST_OF_ALL = "partition"
-"""The last step that is done once."""
+"""The last step that runs once for the whole network; later ones run for each subgraph of the machine."""
 
 
 def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = None,
@@ -100,20 +99,17 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   progress: Callable[[str], None] | None = None,
                   watch: Callable[[Step, Products], None] | None = None,
                   shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES) -> CompileReport:
-    """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; NAME defaults to the file's stem.
+    """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; return a report.
 
-    A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite, everything else ONNX. ``outputs``
-    names the tensors (of TensorFlow: nodes) that the network ends at, by default those that the file declares; a frozen
-    graph declares none.
-
-    ``calibration`` maps input names to arrays [samples, ...]; without it seeded random inputs give the ranges, with a
-    warning. ``plain`` computes everything at the data type's own point. With ``host_fallback`` the host runs Softmax,
-    ArgMax and what else is refused; without it they are refused. ``progress`` hears each step's name, and in steps that
-    take long the layer that they are at; ``watch`` sees what each step left. ``shapes``: sizes that the file leaves
-    open, by input or by their names. ``fixed``: inputs that become constants, with their values. ``ranges``: of
-    eight-bit numbers, one of ``narrow.RANGES``.
-    Raises WeftError for everything that is the user's to mend.
-    """
+    NAME defaults to the file's stem. A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite,
+    everything else ONNX. ``outputs`` names the tensors (of TensorFlow: nodes) that the network ends at, by default
+    those that the file declares; a frozen graph declares none. ``calibration`` maps input names to arrays [samples,
+    ...]; without it seeded random inputs give the ranges, with a warning. ``plain`` computes everything at the data
+    type's own point. With ``host_fallback`` the host runs what the machine refuses, such as ArgMax; without it such
+    nodes are errors. ``progress`` is called with each step's name, and in long steps with the current layer. ``watch``
+    is called with each step and its products. ``shapes``: sizes that the file leaves open, by input or by their names.
+    ``fixed``: inputs that become constants, with their values. ``ranges``: how INT8 machines find ranges, one of
+    ``narrow.RANGES``. Raise WeftError for everything that the user can mend."""
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
@@ -125,7 +121,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
 
 def run_steps(request: Request, arch: Arch, dump_dir: Path | None = None,
               watch: Callable[[Step, Products], None] | None = None) -> Products:
-    """All products of a network that the machine computes in one part."""
+    """Return all products of a network that the machine computes in one subgraph."""
     _, (products,) = run_parts(request, arch, dump_dir, watch=watch)
     return products
 
@@ -134,8 +130,10 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
               progress: Callable[[str], None] | None = None,
               watch: Callable[[Step, Products], None] | None = None,
               last: str = STEPS[-1].name) -> tuple[Products, list[Products]]:
-    """Run the compiler up to and including the step ``last``. Return the products of the whole network and, for each
-    subgraph of the machine, its own. ``dump_dir``, ``progress``, ``watch``: see :func:`compile_model`."""
+    """Run the compiler up to and including the step ``last``.
+
+    Return the products of the whole network and, for each subgraph of the machine, its own. ``dump_dir``, ``progress``,
+    ``watch``: see :func:`compile_model`."""
     def run_all(steps: Sequence[Step], products: Products, prefix: str = "") -> Products:
         for step in steps:
             name = prefix + step.name
@@ -163,16 +161,18 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
 
 
 def partition_model(request: Request, arch: Arch | None) -> tuple[Graph, Partition]:
-    """Return the network, and which of it ``arch`` computes and what is left for the host; without a machine only
-    operators decide. Raises WeftError for everything that is the user's to mend."""
+    """Return the network, and its partition between ``arch`` and the host.
+
+    Without a machine only operators decide. Raise WeftError for everything that the user can mend."""
     with _nothing_searched(), _blamed("partition", request):
         graph = steps.read(request)
         return graph, steps.partitioned(graph, arch)
 
 
 def run_on(products: Products, after: str, last: str = STEPS[-1].name, without: Sequence[str] = ()) -> Products:
-    """Return the products of a part that came as far as the step ``after``, up to the step ``last``; steps ``without``
-    are left out."""
+    """Return the products of a subgraph after the step ``last``, given those after the step ``after``.
+
+    Steps ``without`` are left out."""
     all_steps = steps_of(parameters_of(products[Request], products[Arch]))
     with _nothing_searched():
         for step in all_steps[_behind(all_steps, after):_behind(all_steps, last)]:
@@ -183,8 +183,10 @@ def run_on(products: Products, after: str, last: str = STEPS[-1].name, without: 
 
 @contextlib.contextmanager
 def _nothing_searched() -> Iterator[None]:
-    """Python's search for cycles of objects rests. Steps make millions of objects that live on, without cycles; it
-    would go through them again and again, for half of the time that a large network takes."""
+    """Switch off Python's garbage collection of cycles.
+
+    Steps make millions of long-lived objects without cycles. Searching them again and again would take half of the time
+    of a large network."""
     searched = gc.isenabled()
     gc.disable()
     try:
@@ -200,19 +202,21 @@ def _behind(all_steps: Sequence[Step], name: str) -> int:
 
 
 def _within(name: str, progress: Callable[[str], None] | None) -> Callable[[str], None] | None:
-    """Who hears what a step is at."""
+    """Return a listener that passes progress within a step on to ``progress``, or None."""
     return None if progress is None else lambda what: progress(f"{name} {what}")
 
 
 def _run(step: Step, products: Products) -> Products:
+    """Return the products after a step; errors are explained."""
     with _blamed(step.name, products[Request]):
         return step.run(products)
 
 
 @contextlib.contextmanager
 def _blamed(name: str, request: Request) -> Iterator[None]:
-    """What a step raises that is not meant for the user comes from a model that nobody can run, or is a fault. Numbers
-    beyond single precision are refused where constants and samples are measured, not warned of where they come up."""
+    """Turn unexpected errors of a step into an error for the user: a model that cannot run, or a fault of the compiler.
+
+    Numbers beyond single precision are refused where constants and samples are measured; numpy's warnings are off."""
     try:
         with np.errstate(all="ignore"):
             yield
@@ -232,12 +236,12 @@ def _blamed(name: str, request: Request) -> Iterator[None]:
 HEAD = "# what the step {} of weft compile left\n"
 DUMPS = {"txt": Kind.of_head("what a step left", HEAD.format(r"\w+")),
          "onnx": Kind.of_head("a graph that a step left", r"\x08.\x12\x04weft")}
-"""By suffix. A graph names weft as its producer."""
+"""Suffix of a dumped file -> its kind. A graph names weft as its producer."""
 _DUMPED = re.compile(rf"(part\d+_)?\d\d_({'|'.join(step.name for step in STEPS)})\.({'|'.join(DUMPS)})")
 
 
 def _check_dumps(folder: Path, request: Request) -> None:
-    """Raises WeftError where a file would be replaced that no step left, or that is compiled."""
+    """Raise WeftError if a dump would replace a file that no step wrote, or the model that is compiled."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if match := _DUMPED.fullmatch(path.name):
             if path.exists() and request.model.exists() and path.samefile(request.model):
@@ -247,6 +251,7 @@ def _check_dumps(folder: Path, request: Request) -> None:
 
 
 def _dump(folder: Path, stem: str, step: Step, products: Products, before: Products) -> None:
+    """Write a step's product as text, and a new graph also as ONNX."""
     contents = {"txt": (HEAD.format(step.name) + step.text(products)).encode()}
     graph = products.get(Graph)
     if graph is not None and graph is not before.get(Graph):

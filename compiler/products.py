@@ -1,5 +1,7 @@
-"""Steps and their products. A step is a function: its parameters are the products that it needs, by their types, its
-result is the product that it makes, or a tuple of them."""
+"""Steps of the compiler and their products.
+
+A step is a function. Its parameters are the products that it needs, by their types; its result is the product that it
+makes, or a tuple of them."""
 
 from __future__ import annotations
 
@@ -16,35 +18,39 @@ T = TypeVar("T")
 
 
 class Products:
-    """The newest product of each type, in the order in which they were made. Never changed: ``plus`` makes another."""
+    """The newest product of each type, in the order in which they were made. It never changes."""
 
     def __init__(self, made: Mapping[type, object]) -> None:
         self._made = dict(made)
 
     def __getitem__(self, kind: type[T]) -> T:
-        """Raises KeyError for a product that no step has made yet."""
+        """Return the product of a type. Raise KeyError if no step has made it yet."""
         return typing.cast(T, self._made[kind])
 
     def get(self, kind: type[T]) -> T | None:
+        """Return the product of a type, or None if no step has made it yet."""
         return typing.cast(T | None, self._made.get(kind))
 
     def __iter__(self) -> Iterator[type]:
+        """Yield the types of the products."""
         return iter(self._made)
 
     def __reversed__(self) -> Iterator[type]:
-        """Types, the one that was made last first."""
+        """Yield the types of the products, the one that was made last first."""
         return reversed(self._made)
 
     def plus(self, made: Mapping[type, object]) -> Products:
-        """These products and newer ones, which take the place of older ones of their types."""
+        """Return these products with newer ones, which replace older ones of their types."""
         kept = {kind: product for kind, product in self._made.items() if kind not in made}
         return Products({**kept, **made})
 
 
 @dataclass(frozen=True)
 class Step:
-    """``function`` has annotations: see above. A step that makes nothing, of result None, only checks. ``of``: it is
-    part of the compiler where tensors get one of these quantization parameters."""
+    """A step: its name, and its ``function``, whose annotations say what it needs and makes.
+
+    A step with result None only checks. ``of``: the kinds of quantization parameters for which it is part of the
+    compiler."""
 
     name: str
     function: Callable[..., Any]
@@ -52,33 +58,37 @@ class Step:
 
     @cached_property
     def _types(self) -> dict[str, Any]:
+        """The function's annotations, resolved."""
         return typing.get_type_hints(self.function)
 
     @cached_property
     def needs(self) -> tuple[type, ...]:
+        """The types of the products that the step needs."""
         return tuple(kind for name, kind in self._types.items() if name != "return")
 
     @cached_property
     def makes(self) -> tuple[type, ...]:
+        """The types of the products that the step makes."""
         made = self._types["return"]
         if made is NoneType:
             return ()
         return typing.get_args(made) if typing.get_origin(made) is tuple else (made,)
 
     def run(self, products: Products) -> Products:
-        """The products and what the step makes of them."""
+        """Return the products with those that the step makes."""
         made = self.function(*(products[kind] for kind in self.needs))
         several = made if len(self.makes) > 1 else (made,) * len(self.makes)
         return products.plus(dict(zip(self.makes, several, strict=True)))
 
     def text(self, products: Products) -> str:
-        """What the step made, in words; each product has a ``text`` for that."""
+        """Return the step's products as text."""
         return "".join(str(products[kind].text()) for kind in self.makes) or "no fault found\n"
 
 
 def checked(given: tuple[type, ...], steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps themselves. Raises TypeError where one needs what is neither ``given`` nor made by a step before it, or
-    makes what cannot print itself."""
+    """Return the steps themselves. Raise TypeError if a step needs what is neither ``given`` nor made before.
+
+    Raise it too for a product that cannot print itself."""
     made = set(given)
     for step in steps:
         for kind in step.needs:

@@ -1,4 +1,4 @@
-"""What the compiler is at, for whoever watches: steps say which layer they are at, and need not know who listens."""
+"""Progress of the compiler: steps report the layer that they work on to whoever listens."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Protocol, TypeVar
 
 
 class Named(Protocol):
-    """A layer, or what else is done one by one."""
+    """A layer, or another thing with a name that is processed one by one."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name that is reported."""
 
 
 N = TypeVar("N", bound=Named)
@@ -22,7 +23,7 @@ _LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", def
 
 @contextmanager
 def told_to(listener: Callable[[str], None] | None) -> Iterator[None]:
-    """Inside, ``listener`` hears what :func:`each` says."""
+    """Let ``listener`` hear what :func:`each` reports, within a with statement."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -31,7 +32,7 @@ def told_to(listener: Callable[[str], None] | None) -> Iterator[None]:
 
 
 def each(entries: Sequence[N]) -> Iterator[N]:
-    """``entries`` as they are; whoever listens hears the number and the name of each before it is worked on."""
+    """Yield ``entries``; report the number and the name of each before it is processed."""
     listener = _LISTENER.get()
     for number, entry in enumerate(entries, 1):
         if listener is not None:

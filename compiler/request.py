@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 Sizes = Mapping[str, Sequence[int] | int]
-"""Sizes that a file leaves open: by input all of them, by the name of a size that one."""
+"""Sizes that a file leaves open: all sizes of an input by its name, or one size by its own name."""
 
 Values = Mapping[str, ArrayLike]
-"""By input, the value that it always has: its array, one number for all elements, or all elements in a row."""
+"""Input -> its constant value: an array, one number for all elements, or all elements in a row."""
 
 NO_SHAPES: Sizes = {}
 NO_VALUES: Values = {}
@@ -21,16 +21,13 @@ NO_VALUES: Values = {}
 
 @dataclass(frozen=True)
 class Request:
-    """``calibration``: input name -> [samples, ...], None for random ones; ``plain``: the data type's own point for
-    everything; ``outputs``: tensors that the network ends at, none for those that the file declares.
+    """A user's request to compile ``model``.
 
-    ``ranges``: how those of eight-bit numbers are found (``quantize/narrow.py``).
-
-    ``shapes``: sizes that the file leaves open, by input or by their names; ``fixed``: values of inputs that become
-    constants.
-
-    ``keep_tensors``: every tensor has its place in DRAM0 to the end of the program, to be read when it has run.
-    """
+    ``calibration``: input name -> [samples, ...], None for random ones. ``plain``: the data type's own point for
+    everything. ``outputs``: tensors that the network ends at, empty for those that the file declares. ``ranges``: how
+    INT8 machines find ranges (``quantize/narrow.py``). ``shapes``: sizes that the file leaves open, by input or by
+    their names. ``fixed``: values of inputs that become constants. ``keep_tensors``: every tensor keeps its place in
+    DRAM0 to the end of the program, so that it can be read after the run."""
 
     model: Path
     calibration: Mapping[str, np.ndarray] | None = None

@@ -1,4 +1,4 @@
-"""What a step of the pipeline does where that is more than one function of a room; the list is in ``pipeline.py``."""
+"""Functions of the pipeline's steps that combine several functions of a room; the list is in ``pipeline.py``."""
 
 from __future__ import annotations
 
@@ -57,33 +57,35 @@ from weft.hw.contract.schemes import SchemeKind
 
 # -- the graph ---------------------------------------------------------------------------------------------------------
 def read(request: Request) -> Graph:
+    """Return the graph of the model file."""
     return read_model(request.model, request.outputs, request.shapes, request.fixed)
 
 
 def samples(request: Request, graph: Graph) -> Samples:
+    """Return the calibration samples that are run."""
     return choose_samples(graph, request.calibration)
 
 
 def partition(request: Request, graph: Graph, arch: Arch) -> Partition:
-    """The host gets what the machine does not compute, where that is asked for; else such a part is an error."""
+    """Return the partition of the network; without ``--host-fallback`` a node for the host is an error."""
     if not request.host_fallback:
         return whole(graph)
     return partitioned(graph, arch)
 
 
 def partitioned(graph: Graph, arch: Arch | None) -> Partition:
-    """What ``arch`` computes and what is left for the host; without one only operators decide."""
+    """Return the partition of the network between ``arch`` and the host; without ``arch`` only operators decide."""
     return partition_graph(graph, partial(_refused, arch))
 
 
 def _refused(arch: Arch | None, part: Graph, every: bool) -> list[CompileError]:
-    """What the machine cannot compute of a part, by node: the first of it, or all."""
+    """Return the errors of nodes of a subgraph that the machine cannot compute: the first one, or ``every`` one."""
     found: list[CompileError] = []
     try:
         if arch is None:
             check_supported(part)
             return []
-        lowered = normalise(_checked(part, arch), arch.array_size, found if every else None)
+        lowered = normalise(_checked(part, arch), arch.array_size, found if every else None, in_bytes=_in_bytes(arch))
         if not found:
             build_layers(_ready(lowered, arch), arch, refused=found if every else None)
     except CompileError as error:
@@ -94,20 +96,21 @@ def _refused(arch: Arch | None, part: Graph, every: bool) -> list[CompileError]:
 
 
 def _checked(graph: Graph, arch: Arch) -> Graph:
-    """Return the graph, checked as the steps of the machine's scheme check it. An INT8 machine runs only functions that
-    one 256-entry table can express, so these are found first."""
+    """Return the graph, checked as the steps for the machine's number scheme check it.
+
+    An INT8 machine runs only functions that one 256-entry table can express, so these are found first."""
     known = supported(graph, arch)
     return fuse_byte_functions(check_bytes(known), arch) if arch.scheme.kind is SchemeKind.AFFINE else known
 
 
 def _ready(graph: Graph, arch: Arch) -> Graph:
-    """A canonical graph as layers are built of it."""
+    """Return a canonical graph in the form from which layers are built."""
     graph, quantization = propagate_quantizers(graph)
     return scale_channels(graph, quantization, arch) if arch.scheme.kind is SchemeKind.AFFINE else graph
 
 
 def parts(front: Products) -> list[Products]:
-    """The products that the steps for each of the machine's parts begin with."""
+    """Return the products with which the steps for each subgraph of the machine begin."""
     graphs = front[Partition].graphs
     given = samples_of_parts(front[Graph], front[Samples], graphs)
     return [front.plus({Part: Part(number, len(graphs), graph), Graph: graph, Samples: inputs})
@@ -115,52 +118,57 @@ def parts(front: Products) -> list[Products]:
 
 
 def supported(graph: Graph, arch: Arch) -> Graph:
-    """Return the same graph, all of whose tensors and operators a machine can hold and compute."""
+    """Return the same graph. Raise CompileError for a tensor or operator that the machine cannot hold or compute."""
     return check_supported(check_sizes(graph, arch))
 
 
 def canonical(graph: Graph, arch: Arch) -> Graph:
     """Return the graph in the few operators that layers are built of."""
-    return normalise(graph, arch.array_size)
+    return normalise(graph, arch.array_size, in_bytes=_in_bytes(arch))
+
+
+def _in_bytes(arch: Arch) -> bool:
+    return arch.scheme.kind is SchemeKind.AFFINE
 
 
 def fold_offsets_forward(graph: Graph, given: Samples) -> Graph:
-    """Move offsets of channels into the layers that read them, by the ranges that the samples have."""
+    """Return the graph with offsets of channels moved into the layers that read them, by samples' ranges."""
     return fold_forward(graph, partial(channel_ranges, graph, given), HEADROOM)
 
 
 def limits_of_quantizers(graph: Graph, given: Samples) -> Graph:
-    """Turn what a quantised file says of its tensors into limits of real numbers."""
+    """Return the graph with a quantised file's scales as limits of real numbers."""
     return as_ranges(graph, partial(tensor_ranges, graph, given))
 
 
 def settled(graph: Graph, given: Samples) -> tuple[Graph, Quantization]:
-    """Replace each FakeQuantize by the scale of its tensor. Only graphs for INT8 machines still have some."""
+    """Return the graph with each FakeQuantize replaced by its tensor's scale, and the scales (INT8 machines)."""
     return propagate_quantizers(graph, partial(tensor_ranges, graph, given))
 
 
 def sums_joined(graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """Fuse additions with the convolutions before them, where the ranges of the parts allow one tensor."""
+    """Return the graph with additions fused with the convolutions before them, if samples' ranges allow it."""
     return fuse_additions(graph, arch.array_size, partial(channel_ranges, graph, given))
 
 
 def functions_split(graph: Graph, given: Samples) -> Graph:
-    """Split functions whose parts have better points than the whole."""
+    """Return the graph with functions split whose parts have better binary points than the whole."""
     return split_functions(graph, lambda graph, names: limited(graph, channel_ranges(graph, given, names)))
 
 
 def functions_scaled(graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """Scale what lookup tables read to the range that the samples have."""
+    """Return the graph with the arguments of lookup tables scaled to fill the samples' ranges."""
     return scale_functions(graph, arch.number.width, lambda graph, names: tensor_sizes(graph, given, names))
 
 
 def gates_fused(graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """Fuse products of two tensors with the layers that make them, where the points allow it."""
+    """Return the graph with gated products fused into their convolutions, if binary points allow it."""
     return fuse_gates(graph, arch, lambda graph, names: tensor_sizes(graph, given, names))
 
 
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------
 def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
+    """Return the verified layers of a graph. Raise CompileError for an output that no layer computes."""
     built = build_layers(graph, arch, quantization.tensors)
     verify_layers(built, [port.tensor for port in graph.inputs])
     check_layers(built, graph.constants, arch)
@@ -188,13 +196,13 @@ def calibrated_for_scales(request: Request, graph: Graph, given: Samples, quanti
 
 
 def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Numbers:
-    """Choose a binary point for every tensor."""
+    """Return the parameters with a binary point for every tensor."""
     return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
 
 
 def scales(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,
            arch: Arch) -> Numbers:
-    """Choose a scale and a zero point for every tensor."""
+    """Return the parameters with a scale and a zero point for every tensor. Raise CompileError for ``--plain``."""
     if request.plain:
         raise refuse("plain points", f"an architecture with data_type {arch.data_type}, whose numbers have scales",
                      "one of fixed point", "leave --plain out")
@@ -206,10 +214,12 @@ def scales(request: Request, graph: Graph, built: Layers, calibration: Calibrati
 
 
 def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:
+    """Return the content of DRAM1 and the places of layers' constants in it."""
     return encode_consts(built, graph.constants, chosen, arch)
 
 
 def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: Arch) -> MemoryPlan:
+    """Return the verified memory plan: places of all tensors, and a tiling for each layer."""
     layout = plan_memory(live_ranges(graph, built, request.keep_tensors), built, stored, arch)
     verify_allocations([*layout.dram0.values(), *filter(None, [layout.copy])], arch.dram0_depth, "DRAM0")
     verify_allocations([allocation_of_consts(stored, built), *layout.dram1.values()], arch.dram1_depth, "DRAM1")
@@ -220,11 +230,13 @@ def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: 
 
 # -- the program -------------------------------------------------------------------------------------------------------
 def check_schedule(graph: Graph, stored: Consts, layout: MemoryPlan, scheduled: Schedule, arch: Arch) -> None:
+    """Raise Fault if the scheduled program is wrong."""
     written = [*(layout.dram0[port.tensor] for port in graph.inputs), *filter(None, [layout.copy])]
     verify(scheduled.operations, arch, written, len(stored.vectors))
 
 
 def encoded(scheduled: Schedule, arch: Arch) -> MachineCode:
+    """Return the machine code of the program. Raise CompileError if it is too long."""
     code = machine_code(scheduled.operations, scheduled.layers, arch)
     check_length(len(code.layers), arch)
     return code

@@ -1,4 +1,4 @@
-"""Reads back what products of the compiler print of themselves: dataclasses by name, tuples, literals."""
+"""Read back the text that products of the compiler print: dataclasses by name, tuples, literals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from weft.support.errors import WeftError, explain
 
 
 def parse_value(content: str, kinds: Iterable[type]) -> Any:
-    """The value that prints as ``content``; only the dataclasses of ``kinds`` are made. Raises WeftError."""
+    """Return the value that prints as ``content``. Raise WeftError for other text.
+
+    Only the dataclasses ``kinds`` are made."""
     names = {kind.__name__: kind for kind in kinds}
     try:
         return _value(ast.parse(content.strip(), mode="eval").body, names)
@@ -21,6 +23,7 @@ def parse_value(content: str, kinds: Iterable[type]) -> Any:
 
 
 def _value(node: ast.expr, names: dict[str, type]) -> Any:
+    """Return the value of an expression in such a text."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
         return names[node.func.id](**{str(entry.arg): _value(entry.value, names) for entry in node.keywords})
     if isinstance(node, ast.Tuple):

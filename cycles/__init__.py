@@ -1,1 +1,1 @@
-"""The machine in time: how long a program takes, without simulating its logic."""
+"""The machine in time: how many cycles a program takes, without simulating its logic."""

@@ -1,4 +1,4 @@
-"""LoadWeight and MatMul."""
+"""The units LoadWeight and MatMul, cycle by cycle."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from weft.cycles.two_rows import ask_for_two_rows, step_two_rows
 from weft.hw.contract.timing import STARVATION_LIMIT
 
 LAST, ACCUMULATES, BANK_SHIFT = 1, 2, 2
-"""What ``products`` notes of a vector: bank << BANK_SHIFT, and these flags."""
+"""The encoding of an entry in ``products``: bank << BANK_SHIFT, and these flags."""
 
 NO_BANK = BANKS
-"""Instead of the bank of a sum that is not written."""
+"""The bank noted for a sum that is not written."""
 
 
 @kernel
 def ask(state, machine, now):
-    """Both units' requests of this cycle."""
+    """Set the memory requests of LoadWeight and MatMul for this cycle."""
     ports = state.ports[LOCAL_READS]
     for number in (LOAD_WEIGHT, MAT_MUL):
         unit = state.units[number]
@@ -40,7 +40,10 @@ def ask(state, machine, now):
 
 @kernel
 def in_turn(state, number, operation):
-    """Whether LoadWeight, or MatMul with a vector that takes over weights, has waited for the other one."""
+    """Tell whether a unit need not wait for the other one.
+
+    MatMul waits with a vector that takes over weights until they are loaded, LoadWeight until the weights before are
+    taken."""
     if number == LOAD_WEIGHT:
         return state.control.swapped >= operation.turn
     return not (is_first(state.units[MAT_MUL]) and operation.swap) or (
@@ -49,26 +52,28 @@ def in_turn(state, number, operation):
 
 @kernel
 def is_first(unit):
-    """Whether MatMul's next vector is the first of its operation."""
+    """Tell whether MatMul's next vector is the first of its operation."""
     return unit.row == 0 and unit.vector == 0 and unit.extra == 0
 
 
 @kernel
 def pauses(state, now):
-    """Whether MatMul leaves a gap in this cycle: for those who wait for a memory, or until its bias may enter."""
+    """Tell whether MatMul inserts a bubble in this cycle: for starving clients, or until its bias may enter."""
     return state.control.starved == STARVATION_LIMIT or (now < state.control.enters_from and enters(state))
 
 
 @kernel
 def enters(state):
-    """Whether MatMul's next vector enters the bias anew."""
+    """Tell whether MatMul's next vector loads the bias anew."""
     unit = state.units[MAT_MUL]
     return unit.work != NONE and is_first(unit) and state.queued[MAT_MUL, unit.work].enters == 1
 
 
 @kernel
 def count_patience(state, leaving):
-    """Cycles in a row in which MatMul, with its request or with the sum ``leaving``, kept others waiting."""
+    """Update the number of cycles in a row in which MatMul kept others waiting.
+
+    It does so by its request, or by its sum ``leaving`` that is written now."""
     control, reads = state.control, state.ports[LOCAL_READS]
     control.starved = control.starved + 1 if control.contended and control.starved != STARVATION_LIMIT else 0
     control.contended = reads.bank[MAT_MUL] != NONE and shares_bank(reads, reads.bank[MAT_MUL], MAT_MUL)
@@ -80,7 +85,7 @@ def count_patience(state, leaving):
 
 @kernel
 def step_load_weight(state, machine, now):
-    """A row a cycle; with ``zero_bias`` one of zeros more."""
+    """Step LoadWeight by a cycle: a row is loaded, after the last one a row of zeros with ``zero_bias``."""
     if machine.weight_load_rows == 2:
         step_two_rows(state, machine, now)
         return
@@ -102,14 +107,15 @@ def step_load_weight(state, machine, now):
 
 @kernel
 def leaving_sum(state, now):
-    """What ``products`` notes of the vector whose sum is written in this cycle."""
+    """Return the entry of ``products`` for the vector whose sum is written in this cycle."""
     return state.products[now % MOST_PRODUCTS]
 
 
 @kernel
 def result_bank(machine, unit, operation):
-    """Return the bank of the accumulators that gets the result which goes through the array with the next vector, that
-    of the vector ``lag`` before it. NO_BANK where it is not written."""
+    """Return the bank of the accumulators for the result that goes through the array with the next vector.
+
+    It is that of the vector ``lag`` before it; NO_BANK if it is not written."""
     result = unit.row * operation.size + unit.vector + unit.extra - operation.lag
     row = result // operation.size
     vector = result - row * operation.size
@@ -120,7 +126,9 @@ def result_bank(machine, unit, operation):
 
 @kernel
 def step_mat_mul(state, machine, now):
-    """A vector a cycle; its sum is written ``product_latency`` cycles later, and the last one ends the operation."""
+    """Step MatMul by a cycle, in which it takes one vector.
+
+    The vector's sum is written ``product_latency`` cycles later, and the last one ends the operation."""
     unit = state.units[MAT_MUL]
     leaving = leaving_sum(state, now)
     if leaving != NONE and leaving & LAST:

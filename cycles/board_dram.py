@@ -1,4 +1,4 @@
-"""The machine's ports on a board's memory: what they offer in a cycle, and the reader of the program among them."""
+"""The machine's ports on a board's memory: what they offer in a cycle, and the reader of the program."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from weft.hw.contract.timing import READER_BEATS_WAITING
 from weft.hw.contract.units import UNIT_NAMES
 
 SECOND = tuple(name.startswith("dram1") for name in UNIT_NAMES).index(True)
-"""The first unit of the second DRAM port; those of a shared one come behind both."""
+"""The first unit of the second DRAM port; units of a shared port come after those of both."""
 SHARED = UNIT_NAMES.index("dram_read")
 FETCH_BEATS = 2
-"""Places of each of the two FIFOs between the bus and the cutting of beats into instructions."""
+"""The places of each of the two FIFOs between the bus and the cutting of beats into instructions."""
 
 
 @kernel
 def port_of(number):
-    """The crossbar's master that the port of a unit is: the host comes first, the program last."""
+    """Return the crossbar's master that serves a unit's port: the host comes first, the program last."""
     return 2 if SECOND <= number < SHARED else 1
 
 
 @kernel
 def step_memory(state, machine, now):
-    """A cycle of the memory, on what the ports offered when it began."""
+    """Step the memory by a cycle, on what the ports offered when it began."""
     ports = state.dram.ports
     windows = 1 if machine.shared_dram else 2
     for number in range(windows):
@@ -39,7 +39,7 @@ def step_memory(state, machine, now):
 
 @kernel
 def offer(port, reader, writer):
-    """What a reader and a writer have on their channels."""
+    """Set a port's channels to what a reader and a writer offer."""
     port.ar_valid, port.ar_address, port.ar_beats = reader.address_valid, reader.address, reader.address_beats
     port.aw_valid, port.aw_address, port.aw_beats = writer.address_valid, writer.address, writer.address_beats
     port.w_valid, port.w_last = writer.words > 0, writer.word_last[0]
@@ -48,7 +48,7 @@ def offer(port, reader, writer):
 
 @kernel
 def next_burst(program, machine):
-    """Offer the next burst, if there is one."""
+    """Offer the program's next burst, if there is one."""
     program.address_valid = program.beat <= program.last_beat
     if program.address_valid:
         until = min(program.last_beat, program.beat | (program.max_burst - 1))

@@ -1,4 +1,4 @@
-"""What DRAM readers and writers share: the segments and the bursts of their operations, in order."""
+"""The common part of DRAM readers and writers: segments and bursts of their operations, in order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from weft.hw.contract.timing import SEGMENTS_WAITING
 
 @kernel
 def advance(state, port, number, machine, takes, now):
-    """Segments one stage on, behind this cycle's burst: from the walk over an operation through the register of the
-    address arithmetic (a slice holds two) and the FIFO into the splitter. All stay in order, so they are counted. The
-    walk ``takes`` the next operation as its last segment leaves it."""
+    """Move segments (contiguous runs of vectors) one stage on, after this cycle's burst.
+
+    They go from the walk over an operation through the register of the address arithmetic (a slice holds two) and the
+    FIFO into the splitter. All stay in order, so only their numbers are kept. The walk ``takes`` the next operation as
+    its last segment leaves it."""
     room = port.fifo < SEGMENTS_WAITING
     free = port.scaled < 2 if machine.slices else room or not port.scaled
     if port.fifo and not port.splitter:
@@ -33,8 +35,10 @@ def advance(state, port, number, machine, takes, now):
 
 @kernel
 def next_burst(state, port, number, machine):
-    """Make the next burst, if there is one by now: beats, bytes of the first beat left out, bytes of the last beat that
-    count, whether it ends its segment, whether that ends its operation. No beats: there is none."""
+    """Make the next burst, and return its size.
+
+    That is: beats (0: there is no burst), bytes of the first beat left out, bytes of the last beat that count, whether
+    it ends its segment, whether that ends its operation."""
     if not port.splitter:
         return 0, 0, 0, False, False
     operation = state.queued[number, port.addressed % SLOTS]
@@ -60,7 +64,7 @@ def next_burst(state, port, number, machine):
 
 @kernel
 def next_segment(port, operation, vectors):
-    """On to the next contiguous run of vectors; whether there is none left in this operation."""
+    """Go on to the next contiguous run of vectors; tell whether the operation has none left."""
     port.splitter = 0
     port.vector += vectors
     if port.vector == operation.size:

@@ -8,18 +8,18 @@ from weft.cycles.state import LATER, NONE, SIMD, SLOTS, STAGES, UNIT_COUNT
 from weft.hw.contract.timing import DECODE_LATENCY, FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
 
 ISSUED, STARTED, FINISHED = range(3)
-"""Columns of ``times`` [operations, 3]."""
+"""The columns of ``times`` [operations, 3]."""
 
 
 # -- the decoder -------------------------------------------------------------------------------------------------------
 @kernel
 def fetch(control, machine, drains, repeats, given, now):
-    """A word whose bytes are here goes into the decoder, which has a stage for each cycle of its latency and closes
-    gaps; on a machine that repeats, into what expands Repeats. Nothing goes in behind an instruction that waits until
-    the machine is empty. Then a beat arrives, if there is one, and room.
+    """Let a complete instruction word into the decoder, or into the repeater of a machine that has one.
 
-    ``given``: how many instructions have left the decoder, as far as its entrance knows. A register slice in place of
-    the last stage holds one more, and the entrance hears a cycle later of what leaves it."""
+    The decoder has a stage for each cycle of its latency and closes gaps. Nothing enters after an instruction that
+    waits until the machine is empty. Then a beat of the program arrives, if there is one, and room. ``given``: how many
+    instructions have left the decoder, as far as its entrance knows. With a register slice in place of the last stage
+    it holds one more, and the entrance learns a cycle later what leaves it."""
     room = control.entered - given < DECODE_LATENCY + machine.slices
     drains_inside = control.drain < len(drains) and drains[control.drain] < control.entered
     takes = room and not drains_inside
@@ -46,11 +46,10 @@ def fetch(control, machine, drains, repeats, given, now):
 
 @kernel
 def expand(control, machine, repeats, whole, enters):
-    """A cycle of the repeater, in which the instruction that it offers ``enters`` the decoder or not. Whether it takes
-    the next word, which may be ``whole``.
+    """Step the repeater by a cycle; tell whether it takes the next word, which may be ``whole``.
 
-    A Repeat's steps go through the memory (``fetched``) and its output register (``step``) to the instructions offered,
-    of which a register slice holds two."""
+    The instruction that it offers ``enters`` the decoder or not. A Repeat's steps go through the memory (``fetched``)
+    and its output register (``step``) to the instructions offered, of which a register slice holds two."""
     free = not (control.reads or control.fetched or control.step)
     repeat = whole and free and repeats[control.word] > 0
     word = whole and free and not repeat
@@ -68,7 +67,7 @@ def expand(control, machine, repeats, whole, enters):
 
 @kernel
 def decode(state, machine, work, drains, times, now):
-    """The instruction at the decoder's output goes on, if it can."""
+    """Pass the instruction at the decoder's output on, if it can go."""
     control = state.control
     release(control, drains, now)
     there_from = control.entered_at[control.instruction % STAGES] + DECODE_LATENCY
@@ -90,8 +89,9 @@ def decode(state, machine, work, drains, times, now):
 
 @kernel
 def release(control, drains, now):
-    """An instruction that waits until the machine is empty does so in the decoder's first stage; it goes on, and lets
-    in what is behind it, when all before it have left the decoder and are done."""
+    """Let an instruction go on that waits until the machine is empty, once it is.
+
+    It waits in the decoder's first stage until all instructions before it have left the decoder and are done."""
     if control.drain == len(drains) or drains[control.drain] != control.instruction:
         return
     place = control.instruction % STAGES
@@ -103,7 +103,7 @@ def release(control, drains, now):
 # -- the interlock -----------------------------------------------------------------------------------------------------
 @kernel
 def issue(state, machine, operation, index, now):
-    """Note what the operation waits for, and its ranges, which later operations may wait for."""
+    """Issue an operation: note what it waits for, and its ranges, which later operations may wait for."""
     number = operation.unit
     unit = state.units[number]
     slot = unit.issued % SLOTS
@@ -118,7 +118,7 @@ def issue(state, machine, operation, index, now):
 
 @kernel
 def newest_conflict(state, operation, other):
-    """How many operations of another unit have to be done first."""
+    """Return how many operations of another unit have to be done before an operation may start."""
     unit = state.units[other]
     for index in range(unit.issued - 1, unit.heard - 1, -1):
         if conflicts(state.tracked[other, index % SLOTS], operation):
@@ -128,13 +128,14 @@ def newest_conflict(state, operation, other):
 
 @kernel
 def conflicts(tracked, operation):
+    """Tell whether an outstanding operation's ranges conflict with those of an operation."""
     return (meet(tracked.memory0, tracked.writes0, tracked.first0, tracked.last0, operation)
             or meet(tracked.memory1, tracked.writes1, tracked.first1, tracked.last1, operation))
 
 
 @kernel
 def meet(memory, writes, first, last, operation):
-    """Whether a range must keep its order with one of the operation's."""
+    """Tell whether a range must keep its order with one of the operation's: they overlap, and one is written."""
     if memory == NO_MEMORY:
         return False
     return (memory == operation.memory0 and (writes or operation.writes0)
@@ -145,7 +146,7 @@ def meet(memory, writes, first, last, operation):
 
 @kernel
 def track(tracked, loop, operation):
-    """Of a SIMD loop the last instruction stands for the ranges of the whole body."""
+    """Note the ranges of an operation; in a SIMD loop the last instruction stands for the whole body."""
     tracked.writes0, tracked.writes1 = operation.writes0, operation.writes1
     tracked.memory0, tracked.first0, tracked.last0 = operation.memory0, operation.first0, operation.last0
     tracked.memory1, tracked.first1, tracked.last1 = operation.memory1, operation.first1, operation.last1
@@ -173,7 +174,9 @@ def track(tracked, loop, operation):
 # -- the queues --------------------------------------------------------------------------------------------------------
 @kernel
 def fetch_heads(state, machine, now):
-    """One queue a cycle, in turn, has its next operation fetched from the memory that all but SIMD's share."""
+    """Let one queue fetch its next operation from the shared memory of queues, round robin.
+
+    SIMD's queue has a memory of its own."""
     if fetchable(state.units[SIMD], now):
         state.units[SIMD].there_from = now
     control = state.control
@@ -187,12 +190,13 @@ def fetch_heads(state, machine, now):
 
 @kernel
 def fetchable(unit, now):
+    """Tell whether a unit's next operation can be fetched from the memory of queues."""
     return unit.there_from == LATER and unit.taken < unit.issued and unit.stored_from[unit.taken % SLOTS] <= now
 
 
 @kernel
 def offered(state, machine, number, now):
-    """Whether the unit's next operation is offered to it."""
+    """Tell whether the unit's next operation is offered to it."""
     if machine.slices and number != SIMD:
         return state.units[number].may_start != 0
     return waits_for_nothing(state, number, now)
@@ -200,7 +204,7 @@ def offered(state, machine, number, now):
 
 @kernel
 def waits_for_nothing(state, number, now):
-    """Whether the unit's next operation stands at the head of the queue and waits for nothing."""
+    """Tell whether the unit's next operation is at the head of the queue and waits for nothing."""
     unit = state.units[number]
     if now < unit.there_from:
         return False
@@ -215,7 +219,7 @@ def waits_for_nothing(state, number, now):
 
 @kernel
 def take(state, number):
-    """The unit takes its next operation; its place in ``queued``."""
+    """Let the unit take its next operation; return its place in ``queued``."""
     unit = state.units[number]
     unit.taken_now = unit.taken + 1
     unit.waits_for = 0
@@ -226,14 +230,14 @@ def take(state, number):
 
 @kernel
 def finish(state, number):
-    """The unit's oldest operation is done."""
+    """Note that the unit's oldest operation is done."""
     unit = state.units[number]
     unit.done_now = unit.done + 1
 
 
 @kernel
 def commit(state, machine, times, now):
-    """End of the cycle: what was taken and done is noted, and seen by others; with register slices a cycle later."""
+    """End the cycle: publish what was taken and done, with register slices a cycle later."""
     control = state.control
     if machine.slices:
         for number in range(UNIT_COUNT):
@@ -259,22 +263,25 @@ def commit(state, machine, times, now):
 # -- addresses ---------------------------------------------------------------------------------------------------------
 @kernel
 def address0(unit, operation):
+    """Return the address of operand 0 for the unit's next vector."""
     return operation.base0 + unit.row * operation.pitch0 + unit.vector * operation.stride0
 
 
 @kernel
 def address1(unit, operation):
+    """Return the address of operand 1 for the unit's next vector."""
     return operation.base1 + unit.row * operation.pitch1 + unit.vector * operation.stride1
 
 
 @kernel
 def is_last(unit, operation):
+    """Tell whether the unit's next vector is the last of its operation."""
     return unit.vector == operation.size - 1 and unit.row == operation.rows - 1
 
 
 @kernel
 def step(unit, operation):
-    """On to the next vector; behind the last one the walk is over."""
+    """Go on to the next vector; after the last one the walk is over."""
     unit.vector += 1
     if unit.vector == operation.size:
         unit.vector = 0
@@ -286,8 +293,9 @@ def step(unit, operation):
 
 @kernel
 def begin(state, machine, number, now):
-    """Where the unit's walk is over, it takes the next operation, if one is offered; its addresses come from the next
-    cycle on, with a register slice a cycle later."""
+    """Let the unit take its next operation if its walk is over and one is offered.
+
+    Its addresses come from the next cycle on, with a register slice a cycle later."""
     unit = state.units[number]
     if machine.slices:
         walk_ahead(unit)
@@ -300,7 +308,7 @@ def begin(state, machine, number, now):
 
 @kernel
 def walk_ahead(unit):
-    """One address into the register slice, if it has room, and one out if it was requested."""
+    """Move one address into the register slice, if it has room, and one out if it was requested."""
     walks = unit.left > 0 and unit.ahead < 2
     unit.left -= walks
     unit.ahead += walks - unit.asked
@@ -314,4 +322,5 @@ def walk_ahead(unit):
 
 @kernel
 def start_walk(unit, operation):
+    """Start the walk over an operation's vectors."""
     unit.left = operation.size * operation.rows

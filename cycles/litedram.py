@@ -1,8 +1,7 @@
 """LiteDRAM's controller, cycle by cycle: multiplexer and refresher, and the order of a cycle.
 
-Each function is one of LiteDRAM's state machines. Signals of a cycle are set first, from what the last one left; then
-everything goes on. So a machine may step in any order, as long as it reads signals alone of the others.
-"""
+Each function is one of LiteDRAM's state machines. Signals of a cycle are set first, from the state after the last one;
+then all state machines step. So they may step in any order, as long as each reads only signals of the others."""
 
 from __future__ import annotations
 
@@ -24,12 +23,14 @@ from weft.cycles.litedram_state import (
 
 READ, WRITE, REFRESH, WRITE_TO_READ, READ_TO_WRITE = range(5)
 RESTS, WAIT, EXECUTE = range(3)
-"""The refresher's states."""
+"""The states of the refresher."""
 
 
 @kernel
 def step_dram(dram, controller, now):
-    """One cycle of the whole controller. The ports' inputs say what the masters offer, their outputs what is taken."""
+    """Step the whole controller by a cycle.
+
+    The ports' inputs say what the masters offer, their outputs what is taken."""
     executed = dram.refresh_state == EXECUTE and dram.refresh_done
     refreshing = dram.refresh_state == WAIT or (dram.refresh_state == EXECUTE and not dram.refresh_done)
     granted = True
@@ -49,7 +50,7 @@ def step_dram(dram, controller, now):
 
 @kernel
 def count_use(dram, controller, refreshing, now):
-    """Say what this cycle of the bus was for."""
+    """Count what this cycle of the chip's bus was used for."""
     if refreshing:
         use = OF_REFRESH
     elif now < dram.column_from:
@@ -67,7 +68,7 @@ def count_use(dram, controller, refreshing, now):
 # -- the multiplexer ---------------------------------------------------------------------------------------------------
 @kernel
 def choose(dram, controller, now):
-    """Take the commands of this cycle from the banks: with one phase one, with more also one for a row."""
+    """Take the commands of this cycle from the banks: one with one phase, with more phases also one for a row."""
     serves = dram.state == READ or dram.state == WRITE
     activates = now >= dram.activate_from and dram.window_open
     one = controller.phases == 1
@@ -92,7 +93,7 @@ def choose(dram, controller, now):
 
 @kernel
 def choose_row(dram, controller, serves, activates, now):
-    """The command that opens or closes a row, where the PHY takes several in a cycle."""
+    """Take a command that opens or closes a row, if the PHY takes several commands in a cycle."""
     asked = 0
     for number in range(controller.banks):
         bank = dram.bank[number]
@@ -108,7 +109,7 @@ def choose_row(dram, controller, serves, activates, now):
 
 @kernel
 def accept(dram, controller, number, now):
-    """The command of a bank goes to the chip."""
+    """Send the command of a bank to the chip."""
     bank = dram.bank[number]
     bank.ready = 1
     if bank.activates:
@@ -125,7 +126,7 @@ def accept(dram, controller, number, now):
 
 @kernel
 def step_multiplexer(dram, controller, granted, executed, now):
-    """Which direction the bus has, and refresh."""
+    """Step the multiplexer: the bus's direction, and refresh."""
     reads = writes = False
     for number in range(controller.banks):
         bank = dram.bank[number]
@@ -161,7 +162,7 @@ def step_multiplexer(dram, controller, granted, executed, now):
 
 @kernel
 def step_window(dram, controller, now):
-    """tFAW: four rows may be opened in so many cycles."""
+    """Step the timer tFAW: four rows may be opened in so many cycles."""
     if not controller.t_faw:
         return
     count = 0
@@ -175,7 +176,7 @@ def step_window(dram, controller, now):
 # -- the refresher -----------------------------------------------------------------------------------------------------
 @kernel
 def step_refresher(dram, controller):
-    """Every tREFI cycles all banks are closed and refreshed."""
+    """Step the refresher: every tREFI cycles all banks are closed and refreshed."""
     wanted = dram.refresh_wanted
     done = dram.refresh_done
     dram.refresh_wanted = dram.refresh_count == 0

@@ -25,8 +25,10 @@ def ask_bank(bank, refreshing, now):
 
 @kernel
 def step_bank(bank, controller, refreshing, offered, row, writes, now):
-    """Go on a cycle; ``bank.ready``: the multiplexer took the command. ``offered``: the crossbar has a command of
-    ``row`` for the bank, which takes it while its FIFO has room."""
+    """Step a bank machine by a cycle.
+
+    ``bank.ready``: the multiplexer took the command. ``offered``: the crossbar has a command of ``row`` for the bank,
+    which takes it while its FIFO has room."""
     moves = bank.ready and bank.state == REGULAR
     following = bank.rows[bank.first]
     closes = bank.level > 0 and bank.there and following != bank.there_row
@@ -48,7 +50,7 @@ def step_bank(bank, controller, refreshing, offered, row, writes, now):
 
 @kernel
 def step_row(bank, controller, refreshing, auto_precharge, now):
-    """The state machine, and the row tracked."""
+    """Step the state machine of a bank, with the row that it tracks."""
     if bank.ready and bank.is_write:
         bank.precharge_from = now + controller.precharge_latency
     if bank.state == REGULAR:
@@ -89,5 +91,5 @@ def step_row(bank, controller, refreshing, auto_precharge, now):
 
 @kernel
 def delay(bank, state, then, cycles):
-    """Wait for some cycles in ``state``, or none."""
+    """Wait for some cycles in ``state``, then go to ``then``; with no cycles at once."""
     bank.state, bank.left = (state, cycles) if cycles > 0 else (then, 0)

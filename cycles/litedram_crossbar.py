@@ -1,7 +1,6 @@
-"""LiteDRAM's crossbar: masters to banks.
+"""LiteDRAM's crossbar from masters to banks.
 
-A master has one bank at a time, and gets another one when the first is idle.
-"""
+A master has one bank at a time, and gets another one when the first is idle."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from weft.cycles.litedram_state import COMMANDS
 
 @kernel
 def route(dram, controller, refreshing, now):
-    """Join masters and banks in this cycle, then step them."""
+    """Connect masters and banks in this cycle, then step them."""
     locked = 0  # bit 8 * master + bank: the master holds that bank, which has commands
     for number in range(controller.banks):
         bank = dram.bank[number]
@@ -34,7 +33,7 @@ def route(dram, controller, refreshing, now):
 
 @kernel
 def step_bank_port(dram, bank, number, controller, locked, refreshing, now):
-    """The arbiter in front of a bank, and the bank."""
+    """Step the arbiter in front of a bank, and the bank."""
     asked = 0
     for master in range(1, controller.masters):
         port = dram.ports[master]
@@ -52,7 +51,8 @@ def step_bank_port(dram, bank, number, controller, locked, refreshing, now):
 
 @kernel
 def turn(asked, grant, count):
-    """Return who is served next: the next one that asks behind ``grant``, or ``grant`` itself."""
+    """Return the master that is served next, round robin: the next one after ``grant`` that asks, or ``grant``
+    itself."""
     for behind in range(1, count):
         number = (grant + behind) % count
         if asked >> number & 1:

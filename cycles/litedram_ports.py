@@ -1,7 +1,6 @@
-"""What LiteDRAM has between an AXI4 master and its crossbar: AXI to native, and the converter of widths.
+"""LiteDRAM's parts between an AXI4 master and its crossbar: AXI to native, and the converter of widths.
 
-A word is what one command of the controller moves. A beat of the master is cut into several, or is a command.
-"""
+A word is what one command of the controller moves. A beat of the master is cut into several, or is a command."""
 
 from __future__ import annotations
 
@@ -9,12 +8,12 @@ from weft.cycles.jit import kernel
 from weft.cycles.litedram_state import BEATS, LASTS
 
 NEW, COMMAND = range(2)
-"""The converter's states, IDLE and CONVERT."""
+"""The states of the width converter, IDLE and CONVERT."""
 
 
 @kernel
 def ask_port(port, controller):
-    """Set what the port asks of the crossbar in this cycle."""
+    """Set the command that the port asks of the crossbar in this cycle."""
     port.to_valid = port.to_writes = word = 0
     if port.down > 1:
         if port.state == COMMAND:
@@ -31,23 +30,25 @@ def ask_port(port, controller):
 
 @kernel
 def asks(port):
-    """Whether the AXI side has a command, for the direction whose turn it is."""
+    """Tell whether the AXI side has a command in the direction whose turn it is."""
     return may_read(port) if port.reads else may_write(port)
 
 
 @kernel
 def may_read(port):
+    """Tell whether the port has a read command and room for its data."""
     return port.ar_held and port.r_reserved != BEATS
 
 
 @kernel
 def may_write(port):
+    """Tell whether the port has a write command and its data."""
     return port.aw_held and port.w_level + port.w_readable > port.w_reserved
 
 
 @kernel
 def step_port(port, controller):
-    """Go on a cycle. ``to_ready``: the crossbar takes the command."""
+    """Step a port by a cycle. ``to_ready``: the crossbar takes the command."""
     asked, reads = asks(port), port.reads
     last = asked and (port.ar_left if reads else port.aw_left) == 1
     readable = port.w_readable
@@ -68,8 +69,9 @@ def step_port(port, controller):
 # -- AXI to native -----------------------------------------------------------------------------------------------------
 @kernel
 def step_axi(port, asked, taken, reads, last):
-    """Bursts become commands, a beat each. The other direction's turn comes behind a burst, or while nothing is
-    asked."""
+    """Step the AXI side: bursts become commands, one for each beat.
+
+    The other direction's turn comes after a burst, or while nothing is asked."""
     wants_read, wants_write = may_read(port), may_write(port)
     port.ar_taken = port.ar_valid and (not port.ar_held or (taken and reads and last))
     port.aw_taken = port.aw_valid and (not port.aw_held or (taken and not reads and last))
@@ -94,7 +96,7 @@ def step_axi(port, asked, taken, reads, last):
 
 @kernel
 def step_reads(port, commanded, beat_in):
-    """The buffer of beats read: a FIFO and a register behind it. A place is reserved with each command."""
+    """Step the buffer of beats read, a FIFO and a register behind it. A place is reserved with each command."""
     port.r_taken = port.r_valid and port.r_ready
     moves = port.r_level > 0 and (not port.r_valid or port.r_ready)
     port.r_valid = moves or (port.r_valid and not port.r_ready)
@@ -104,7 +106,7 @@ def step_reads(port, commanded, beat_in):
 
 @kernel
 def step_writes(port, commanded, beat_out):
-    """The buffer of beats to be written, and the responses, one for each burst whose last beat left it."""
+    """Step the buffer of beats to write, and the responses: one for each burst whose last beat has left it."""
     port.b_taken = port.b_level > 0 and port.b_ready
     last = False
     if beat_out:
@@ -124,7 +126,7 @@ def step_writes(port, commanded, beat_out):
 # -- a beat is several words -------------------------------------------------------------------------------------------
 @kernel
 def step_cut(port, asked, at, reads):
-    """Commands: one of the master becomes ``down``. Whether it is taken."""
+    """Step the converter of commands, in which one of the master becomes ``down``; tell whether it is taken."""
     if port.state == NEW:
         if asked:
             port.count = 0
@@ -141,8 +143,9 @@ def step_cut(port, asked, at, reads):
 
 @kernel
 def cut_data(port, arrives, leaves):
-    """Words become a beat a cycle after the last one; a beat leaves with its last word. Whether a beat comes in, goes
-    out."""
+    """Step the converter of data; tell whether a beat comes in, and whether one goes out.
+
+    Words become a beat a cycle after the last one; a beat leaves with its last word."""
     beat_in, beat_out = port.r_whole, False
     port.r_whole = 0
     if arrives:

@@ -1,7 +1,6 @@
-"""What LiteDRAM remembers from cycle to cycle, and the numbers of one controller, as numpy records.
+"""The state of LiteDRAM from cycle to cycle, and the parameters of one controller, as numpy records.
 
-Names are LiteDRAM's own (litedram/core, litedram/frontend), so that each field can be looked up in its source.
-"""
+Names are LiteDRAM's own (litedram/core, litedram/frontend), so that each field can be looked up in its source."""
 
 from __future__ import annotations
 
@@ -10,20 +9,22 @@ import numpy as np
 from weft.hw.contract.dram import LiteDram
 
 (PORTS, HOST) = (4, 0)
-"""Masters of the crossbar at most; the host's bus comes first, then the machine's in order of their names."""
+"""The most masters of the crossbar; the host's bus comes first, then the machine's in order of their names."""
 BANKS = 8
 COMMANDS = 8
-"""Places of a bank machine's FIFO of commands, ``cmd_buffer_depth``."""
+"""The places of a bank machine's FIFO of commands, ``cmd_buffer_depth``."""
 BEATS = 16
-"""Places of the buffers between AXI and a native port, each way."""
+"""The places of the buffers between AXI and a native port, each way."""
 LASTS = 2 * BEATS
 READ_TIME, WRITE_TIME = 32, 16
-"""Cycles for which one direction may keep the other waiting."""
+"""The cycles for which one direction may keep the other waiting."""
 LONG_AGO = -(1 << 30)
 USES = ("data", "program", "refresh", "turnaround", "rows", "idle")
 DATA, OF_PROGRAM, OF_REFRESH, TURNAROUND, ROWS, IDLE = range(len(USES))
-"""What a cycle of the chip's bus is for: data of tensors, of the program; refresh; the bus turns between reads and
-writes; nothing but a row that opens or closes keeps commands waiting; nothing is asked for."""
+"""What a cycle of the chip's bus is used for.
+
+Data of tensors; data of the program; refresh; turning the bus between reads and writes; waiting for a row to open or
+close; nothing, as nothing is asked for."""
 
 CONTROLLER = np.dtype([(name, "i8") for name in (
     "masters", "banks", "bank_mask", "row_mask", "word_shift", "bank_shift", "row_shift", "phases",
@@ -81,7 +82,7 @@ DRAM = np.dtype([
 
 
 def controller_record(dram: LiteDram, masters: int) -> np.void:
-    """Return the record of CONTROLLER of a DRAM with so many masters, the host's among them."""
+    """Return the record of CONTROLLER of a DRAM with so many masters, the host's included."""
     record = np.zeros(1, CONTROLLER)
     for name, value in {
         "masters": masters, "banks": dram.banks, "bank_mask": dram.banks - 1, "row_mask": dram.rows - 1,

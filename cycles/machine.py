@@ -1,4 +1,4 @@
-"""The numbers of a machine and of its DRAM that decide how long a program takes, as one record."""
+"""The parameters of a machine and of its DRAM that decide how long a program takes, as one record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ together; ``move_out_latency``: a move-out's request to its row; ``slices``: 1 w
 
 
 def machine_record(arch: Arch, dram: IdealDram) -> np.void:
-    """A record of MACHINE."""
+    """Return the record of MACHINE of an architecture and its DRAM."""
     first = arch.scheme.writes_first
     values = {
         "local_banks": arch.local_banks, "accumulator_banks": arch.accumulator_banks,

@@ -1,4 +1,4 @@
-"""The banks of local memory and accumulators: which one an address lies in, and who is served in a cycle."""
+"""The banks of local memory and accumulators: the bank of an address, and who is served in a cycle."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from weft.cycles.jit import kernel
 from weft.cycles.state import CLIENT_COUNT, MOVE_IN, NONE, SIMD
 
 LOCAL_READS, LOCAL_WRITES, ACCUMULATOR_READS, ACCUMULATOR_WRITES = range(4)
-"""The four kinds of ports. Clients are numbered as their units; LOWER_WEIGHTS is a second one of LoadWeight."""
+"""The four kinds of ports. Clients have their unit's number; LOWER_WEIGHTS is a second one of LoadWeight."""
 
 
 @kernel
 def local_bank(machine, address):
-    """Which bank of local memory an address lies in."""
+    """Return the bank of local memory that has an address."""
     return address & machine.local_banks - 1
 
 
 @kernel
 def accumulator_bank(machine, address):
-    """Which bank of the accumulators an address lies in."""
+    """Return the bank of the accumulators that has an address."""
     return address & machine.accumulator_banks - 1
 
 
 @kernel
 def grant_local(ports, banks, favourite):
-    """Each bank serves one client, in turn: the first behind the one served last. ``favourite`` (NONE: nobody) is
-    served whenever it asks."""
+    """Grant one client for each bank of local memory, round robin.
+
+    ``favourite`` (NONE: nobody) is served whenever it asks."""
     for bank in range(banks):
         ports.winner[bank] = NONE
     for client in range(CLIENT_COUNT):
@@ -46,7 +47,7 @@ def grant_local(ports, banks, favourite):
 
 @kernel
 def shares_bank(ports, bank, but):
-    """Whether a client other than ``but`` asks for this bank."""
+    """Tell whether a client other than ``but`` asks for this bank."""
     others = 0
     for client in range(CLIENT_COUNT):
         others += client != but and ports.bank[client] == bank
@@ -55,7 +56,9 @@ def shares_bank(ports, bank, but):
 
 @kernel
 def chosen(ports, bank, adds_too):
-    """Whose turn it is among the accumulators' clients that ask for this bank, NONE if nobody does."""
+    """Return the client whose turn it is among those that ask for a bank of the accumulators; NONE if nobody does.
+
+    ``adds_too``: clients that accumulate count too."""
     best = NONE
     for client in range(SIMD, MOVE_IN + 1):
         if ports.bank[client] == bank and (adds_too or not ports.accumulates[client]) and (
@@ -66,8 +69,9 @@ def chosen(ports, bank, adds_too):
 
 @kernel
 def grant_accumulators(reads, writes, banks, sum_bank, sum_accumulates):
-    """MatMul's sum goes first. An accumulate needs its bank's read port too; a writer that accumulates and a reader
-    alternate at it."""
+    """Grant reads and writes of the accumulators; MatMul's sum goes first.
+
+    An accumulate needs its bank's read port too; a writer that accumulates and a reader alternate there."""
     for client in range(SIMD, MOVE_IN + 1):
         reads.grant[client] = writes.grant[client] = 0
     for bank in range(banks):

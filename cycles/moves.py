@@ -1,4 +1,4 @@
-"""DataMoves between accumulators and local memory: requests, rows that come back in order, requests to write them."""
+"""DataMoves between accumulators and local memory: requests, rows that come back in order, requests to write."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from weft.cycles.state import DEPTH, MOVE_IN, MOVE_OUT, NONE
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, READ_STREAM_LATENCY, READ_STREAM_SPARE
 
 OUT_OF, INTO = range(2)
-"""Streams: out of the accumulators, into them."""
+"""The numbers of the streams: out of the accumulators, into them."""
 INTO_LATENCY = LOCAL_READ_LATENCY + READ_STREAM_LATENCY
-"""Cycles from a request to its row at the end of the stream; out of the accumulators the machine's own."""
+"""Cycles from a request to its row at the stream's end; the stream out of the accumulators has its own."""
 INTO_DEPTH = LOCAL_READ_LATENCY + READ_STREAM_SPARE
-"""Rows that a stream holds, those requested included."""
+"""The rows that a stream holds, those requested included."""
 
 
 @kernel
 def ask(state, machine):
-    """Both units' requests of this cycle, but those to write accumulators."""
+    """Set the memory requests of both units for this cycle, except those to write accumulators."""
     unit, stream = state.units[MOVE_OUT], state.streams[OUT_OF]
     operation = state.queued[MOVE_OUT, unit.work]
     scales = unit.work != NONE and operation.memory1 == NO_MEMORY  # begin when all before them can be read
@@ -39,6 +39,7 @@ def ask(state, machine):
 
 @kernel
 def step_move_out(state, machine, now):
+    """Step the moves out of the accumulators by a cycle."""
     stream, unit = state.streams[OUT_OF], state.units[MOVE_OUT]
     stream.drained = stream.pushed == stream.given
     granted = state.ports[ACCUMULATOR_READS].grant[MOVE_OUT]
@@ -60,7 +61,7 @@ def step_move_out(state, machine, now):
 
 @kernel
 def step_move_in(state, machine, now):
-    """Up to the end of the stream."""
+    """Step the moves into the accumulators by a cycle, up to the end of the stream."""
     stream, unit = state.streams[INTO], state.units[MOVE_IN]
     if state.ports[LOCAL_READS].grant[MOVE_IN]:
         operation = state.queued[MOVE_IN, unit.work]
@@ -72,8 +73,9 @@ def step_move_in(state, machine, now):
 
 @kernel
 def give(state, machine, stream):
-    """The memory takes the row that asks to be written; with an operation's last one that is done. Whether there is
-    room for the next one: one register, or a FIFO of two in its place."""
+    """Let local memory take the row that asks to be written; tell whether there is room for the next one.
+
+    An operation is done with its last row. There is one register, or a FIFO of two in its place."""
     room = stream.out < 2
     if stream.out and state.ports[LOCAL_WRITES].grant[MOVE_OUT]:
         if stream.last[stream.given % DEPTH]:
@@ -85,13 +87,13 @@ def give(state, machine, stream):
 
 @kernel
 def ready(stream, now):
-    """Whether a row stands at the stream's end."""
+    """Tell whether a row is at the stream's end."""
     return stream.popped < stream.pushed and stream.ready[stream.popped % DEPTH] <= now
 
 
 @kernel
 def push(stream, bank, last, accumulates, ready_from):
-    """A row was requested."""
+    """Note that a row was requested, which is ready from cycle ``ready_from`` on."""
     place = stream.pushed % DEPTH
     stream.bank[place], stream.last[place], stream.accumulates[place] = bank, last, accumulates
     stream.ready[place] = ready_from

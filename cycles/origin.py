@@ -1,4 +1,4 @@
-"""Where a board's memory stands when a program starts, and where the program lies in it."""
+"""The state of a board's memory when a program starts, and where the program lies in it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from weft.hw.contract.units import Memory
 
 @dataclass(frozen=True)
 class Origin:
-    """``program_address``: of the program's first byte, for the machine. ``windows``: where DRAM0 and DRAM1 begin,
-    beyond what the program itself says. ``refresh``: what the refresh timer still counts down when the program is first
+    """The state of a board's memory when a program starts.
+
+    ``program_address``: the machine's address of the program's first byte. ``windows``: where DRAM0 and DRAM1 begin,
+    beyond the offsets in the program. ``refresh``: what the refresh timer still counts down when the program is first
     asked for. ``memory``: what else differs from just after reset, by field of DRAM (``read_time``, ``bank.3.row``)."""
 
     program_address: int = 0
@@ -31,18 +33,20 @@ class Origin:
 
 
 RESET = Origin()
-"""All banks closed, and refresh has just begun to count."""
+"""The state after reset: all banks are closed, and refresh has just begun to count."""
 
 
 def apart(arch: Arch) -> Origin:
-    """Whole windows one behind another, then the program: where nobody knows how much of them a network needs."""
+    """Return an origin with whole DRAM windows one behind another, then the program.
+
+    It is for programs of which nobody knows how much of the windows they need."""
     first, second = (depth * arch.vector_bytes for depth in (arch.dram0_depth, arch.dram1_depth))
     return Origin(first + second, (0, first))
 
 
 def join_board(state: np.void, arch: Arch, dram: LiteDram, origin: Origin, work: np.ndarray,
                program_bytes: int) -> None:
-    """Put a board's memory behind the machine's ports, and the program there. ``work``: its operations, of WORK."""
+    """Put a board's memory behind the machine's ports, and the program into it. ``work``: its operations."""
     for memory, start in zip((Memory.DRAM0, Memory.DRAM1), origin.windows, strict=True):
         work["window"][work["memory1"] == MEMORIES.index(memory)] += start
     windows = 1 if arch.shared_dram else 2

@@ -1,7 +1,6 @@
-"""Memory ports that cores share: the arbiter of ``hw/bus/port_arbiter.py`` and the ideal memory behind it, in cycles.
+"""Memory ports that cores share: the arbiter of ``hw/bus/port_arbiter.py`` and the ideal memory behind it.
 
-Cores offer and hear of what became of it as with a board's memory: by the records ``PORT`` of ``state.dram.ports``.
-"""
+Cores use them as they use a board's memory: by the records ``PORT`` of ``state.dram.ports``."""
 
 from __future__ import annotations
 
@@ -19,10 +18,10 @@ from weft.hw.contract.timing import (
 )
 
 DATA, PROGRAM = 1, 2
-"""Places of a core's two masters in ``state.dram.ports``."""
+"""The places of a core's two masters in ``state.dram.ports``."""
 CLIENTS = 2 * largest("cores")
 RING = 2 * OUTSTANDING_BURSTS
-"""Places of the rings below, a power of two: more bursts are never outstanding."""
+"""The places of the rings below, a power of two: more bursts are never outstanding."""
 
 CORE = np.dtype([
     ("free", "i8"), ("queued", "i8"), ("ahead", "i8"), ("ahead_before", "i8"),
@@ -51,7 +50,7 @@ NONE = -1
 
 
 def new_ports(arch: Arch) -> np.ndarray:
-    """SHARED [memory_ports], at rest."""
+    """Return the records SHARED [memory_ports], at rest."""
     ports = np.zeros(arch.memory_ports, SHARED)
     for number, port in enumerate(ports):
         port["cores"] = len(range(number, arch.cores, arch.memory_ports))
@@ -63,7 +62,7 @@ def new_ports(arch: Arch) -> np.ndarray:
 
 @kernel
 def step_port(port, states, machine, now):
-    """A cycle of a port, on what everybody offered when it began."""
+    """Step a port by a cycle, on what everybody offered when it began."""
     for place in range(port.cores):
         state = states[port.first + place * port.every]
         offer(state.dram.ports[DATA], state.readers[0], state.writers[0])
@@ -90,7 +89,9 @@ def step_port(port, states, machine, now):
 # -- reads -------------------------------------------------------------------------------------------------------------
 @kernel
 def step_reads(port, states, machine, now):
-    """Beats first, then the memory, then the arbiter: each sees the others as they were."""
+    """Step reads by a cycle: beats first, then the memory, then the arbiter.
+
+    Each sees the others as they were when the cycle began."""
     asked, taken, ended = port.asked, port.taken, port.ended
     for place in range(port.cores):
         own = states[port.first + place * port.every].dram.ports[PROGRAM]
@@ -124,7 +125,7 @@ def step_reads(port, states, machine, now):
 
 @kernel
 def grant_read(port, states):
-    """The next client in turn that has an address, and, of a program, room for the whole burst."""
+    """Grant the next client, round robin, that has an address and, for a program, room for the whole burst."""
     count = 2 * port.cores
     for behind in range(1, count + 1):
         client = (port.read_last + behind) % count
@@ -141,7 +142,7 @@ def grant_read(port, states):
 # -- writes ------------------------------------------------------------------------------------------------------------
 @kernel
 def step_writes(port, states, machine, now):
-    """The memory first, then the arbiter: each sees the other as it was."""
+    """Step writes by a cycle: the memory first, then the arbiter; each sees the other as it was."""
     begun, addressed, filled, put = port.begun, port.addressed, port.filled, port.put
     room = begun - addressed < PORT_ADDRESSES_WAITING and begun - port.heard < OUTSTANDING_BURSTS
     free = port.waiting < PORT_BEATS_WAITING
@@ -172,7 +173,7 @@ def step_writes(port, states, machine, now):
 
 @kernel
 def take_beat(port, states, room):
-    """A beat of the burst that the port is within, or the first of the next one."""
+    """Take a beat of the port's current burst, or the first of the next one."""
     if port.owner == NONE:
         if not room:
             return

@@ -1,4 +1,4 @@
-"""From the bytes of a program to a table of what its units are given: sizes, walks and address ranges."""
+"""Decode the bytes of a program into a table of its units' operations: sizes, walks and address ranges."""
 
 from __future__ import annotations
 
@@ -46,9 +46,11 @@ as in the interlock. ``window``: where the window of DRAM that operand 1 lies in
 
 @dataclass(frozen=True)
 class DecodedProgram:
-    """``work`` [operations] of WORK in program order, and what the machine's ``program_counters`` [operations] show;
-    ``instructions`` in all; ``drains``: indices of the Configures that wait until the machine is empty; ``repeats``
-    [words of the program]: how many instructions a Repeat stands for, 0 of other words."""
+    """A decoded program: ``work`` [operations] of WORK in program order, and more about its instructions.
+
+    ``program_counters`` [operations]: what the machine's counter shows. ``instructions``: how many there are.
+    ``drains``: indices of the Configures that wait until the machine is empty. ``repeats`` [words of the program]: how
+    many instructions a Repeat stands for, 0 for other words."""
 
     work: np.ndarray
     program_counters: np.ndarray
@@ -58,8 +60,10 @@ class DecodedProgram:
 
 
 def read_program(program: bytes, arch: Arch) -> DecodedProgram:
-    """Decode a legal program, its Repeats expanded. Raises IsaError when it is truncated or stands for too many
-    instructions, EstimateError when it ends within a SIMD loop."""
+    """Return a legal program decoded, with its Repeats expanded.
+
+    Raise IsaError if it is truncated or stands for too many instructions, EstimateError if it ends within a SIMD
+    loop."""
     isa = Isa(arch)
     opcode, flags, *operands = isa.split(program).astype(np.int64)
     unit = _units(arch, opcode, flags)
@@ -86,27 +90,28 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
 
 
 def _repeats(isa: Isa, program: bytes) -> np.ndarray:
+    """Return how many instructions each word stands for if it is a Repeat, else 0."""
     counts = isa.counts(program)
     return np.where(isa.words(program)[0] == Opcode.REPEAT, counts, 0) if isa.arch.repeat_depth else counts * 0
 
 
 def _flag(opcode: Opcode, name: str, flags: np.ndarray) -> np.ndarray:
-    """A flag of ``opcode``, 0 or 1, out of the ``flags`` of instructions."""
+    """Return a flag of ``opcode``, 0 or 1, from the ``flags`` of instructions."""
     return flags >> flag_bit(opcode, name) & 1
 
 
 def _field(opcode: Opcode, name: str, operands: list[np.ndarray]) -> np.ndarray:
-    """The operand that a field of ``opcode`` lies in."""
+    """Return the operand that holds a field of ``opcode``."""
     return operands[operand_of(opcode, name)]
 
 
 def _sets(opcode: np.ndarray, operands: list[np.ndarray], register: Register) -> np.ndarray:
-    """Whether an instruction configures ``register``."""
+    """Tell whether each instruction configures ``register``."""
     return (opcode == Opcode.CONFIGURE) & (_field(Opcode.CONFIGURE, "register", operands) == register)
 
 
 def _units(arch: Arch, opcode: np.ndarray, flags: np.ndarray) -> np.ndarray:
-    """The unit of each instruction, NO_UNIT for those that end in the decoder."""
+    """Return the unit of each instruction, NO_UNIT for those that end in the decoder."""
     by_opcode, by_flow = (np.full(16, NO_UNIT, np.int64) for _ in range(2))
     for code, name in UNIT_OF_OPCODE.items():
         by_opcode[code] = UNIT_NAMES.index(name)
@@ -116,12 +121,12 @@ def _units(arch: Arch, opcode: np.ndarray, flags: np.ndarray) -> np.ndarray:
 
 
 def _newest(sets: np.ndarray) -> np.ndarray:
-    """The index of the last true element so far, -1 where there is none."""
+    """Return the index of the last true element so far, -1 if there is none."""
     return np.maximum.accumulate(np.where(sets, np.arange(len(sets)), -1)) if len(sets) else np.arange(0)
 
 
 def _program_counters(opcode: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
-    """A Configure may say what the instruction behind it is numbered as."""
+    """Return the program counter of each instruction; a Configure may set that of the next one."""
     index = np.arange(len(opcode))
     sets = _sets(opcode, operands, Register.PROGRAM_COUNTER)
     newest = np.concatenate([[-1], _newest(sets)])[:len(opcode)]  # before each
@@ -130,7 +135,7 @@ def _program_counters(opcode: np.ndarray, operands: list[np.ndarray]) -> np.ndar
 
 
 def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict[Register, np.ndarray]:
-    """What each Configure register that shapes an operation holds at every instruction."""
+    """Return the value of each Configure register that shapes operations, at every instruction."""
     shaping = (Register.MAT_MUL_ROWS, Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH,
                Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH,
                Register.INPUT_SHIFT, Register.TAP_ORIGIN, Register.TAP_DROPPED,
@@ -144,6 +149,7 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
 
 
 def _loops(work: np.ndarray, opcode: np.ndarray, operands: list[np.ndarray]) -> None:
+    """Fill the columns about SIMD loops. Raise CompileError if the program ends within a loop."""
     headers = np.flatnonzero(opcode == Opcode.SIMD_LOOP)
     bodies = _field(Opcode.SIMD_LOOP, "body", operands)[headers] + 1
     if len(headers) and headers[-1] + bodies[-1] >= len(opcode):
@@ -160,6 +166,7 @@ def _loops(work: np.ndarray, opcode: np.ndarray, operands: list[np.ndarray]) -> 
 
 def _sizes(work: np.ndarray, arch: Arch, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray],
            register: dict[Register, np.ndarray]) -> None:
+    """Fill the columns ``size`` and ``rows``."""
     mat_mul, move, load = (opcode == code for code in (Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT))
     rows = _field(Opcode.LOAD_WEIGHT, "size", operands) + 1
     column = np.where(_flag(Opcode.LOAD_WEIGHT, "zeroes", flags), np.minimum(rows, arch.array_size + 1), rows)
@@ -177,6 +184,7 @@ def _sizes(work: np.ndarray, arch: Arch, opcode: np.ndarray, flags: np.ndarray, 
 
 def _operands(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray],
               register: dict[Register, np.ndarray]) -> None:
+    """Fill the columns of both operands: memory, walk and range."""
     mat_mul = opcode == Opcode.MAT_MUL
     pitches = ((Register.MAT_MUL_LOCAL_PITCH, Register.MOVE_LOCAL_PITCH),
                (Register.MAT_MUL_ACCUMULATOR_PITCH, Register.MOVE_FAR_PITCH))
@@ -200,7 +208,7 @@ def _operands(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray,
 
 
 def _memories(opcode: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The memory that each of the two operands is a range of."""
+    """Return the memory of each of the two operands."""
     far = np.full(16, NO_MEMORY, np.int64)
     for flow in DataFlow:
         accesses = UNITS[UNIT_OF_FLOW[flow]].accesses
@@ -217,13 +225,13 @@ def _memories(opcode: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _zeroes(opcode: np.ndarray, flags: np.ndarray) -> np.ndarray:
-    """Whether a MatMul or LoadWeight takes zeros instead of local memory."""
+    """Tell whether a MatMul or LoadWeight takes zeros instead of local memory."""
     return np.select([opcode == code for code in (Opcode.MAT_MUL, Opcode.LOAD_WEIGHT)],
                      [_flag(code, "zeroes", flags) for code in (Opcode.MAT_MUL, Opcode.LOAD_WEIGHT)], 0)
 
 
 def _write_table() -> np.ndarray:
-    """Whether a unit writes the memory that an operand lies in: [unit, operand, memory]."""
+    """Return [unit, operand, memory]: whether the unit writes the memory of the operand."""
     table = np.zeros((len(UNIT_NAMES), 2, len(MEMORIES) + 1), np.int8)
     for number, name in enumerate(UNIT_NAMES):
         for access in UNITS[name].accesses:
@@ -232,6 +240,7 @@ def _write_table() -> np.ndarray:
 
 
 def _details(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray]) -> None:
+    """Fill the columns of flags and of SIMD arguments."""
     mat_mul, load, simd = (opcode == code for code in (Opcode.MAT_MUL, Opcode.LOAD_WEIGHT, Opcode.SIMD))
     enters = opcode == Opcode.DATA_MOVE
     work["accumulate"] = np.select(
@@ -250,7 +259,7 @@ def _details(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray, 
 
 
 def _argument_counts() -> np.ndarray:
-    """How many arguments each SIMD opcode has, 0 for numbers without one."""
+    """Return how many arguments each SIMD opcode has, 0 for numbers without an opcode."""
     counts = np.zeros(32, np.int64)
     for code in SimdOpcode:
         counts[code] = simd_argument_count(code)
@@ -258,7 +267,7 @@ def _argument_counts() -> np.ndarray:
 
 
 def _other_shifts(work: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """Whether a MatMul has another input shift than the MatMul before it. ``shift``: of every instruction."""
+    """Tell whether a MatMul has another input shift than the MatMul before it. ``shift``: of every instruction."""
     mat_mul = np.flatnonzero(work["unit"] == UNIT_NAMES.index("mat_mul"))
     shifts = shift[work["instruction"][mat_mul]]
     others: np.ndarray = np.zeros(len(work), bool)
@@ -267,14 +276,14 @@ def _other_shifts(work: np.ndarray, shift: np.ndarray) -> np.ndarray:
 
 
 def _windows(work: np.ndarray, register: dict[Register, np.ndarray]) -> np.ndarray:
-    """Where the window of each DataMove with DRAM begins. ``register``: of every instruction."""
+    """Return where the DRAM window of each DataMove begins, in bytes. ``register``: of every instruction."""
     blocks = [register[number][work["instruction"]] for number in (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)]
     windows = (MEMORIES.index(Memory.DRAM0), MEMORIES.index(Memory.DRAM1))
     return DRAM_OFFSET_BYTES * np.select([work["memory1"] == each for each in windows], blocks, 0).astype(np.int64)
 
 
 def _swaps(work: np.ndarray) -> np.ndarray:
-    """Whether a MatMul takes over weights: the first, and each behind a LoadWeight."""
+    """Tell whether a MatMul takes over weights: the first, and each after a LoadWeight."""
     matters = np.flatnonzero((work["unit"] == UNIT_NAMES.index("mat_mul"))
                              | (work["unit"] == UNIT_NAMES.index("load_weight")))
     loads = work["unit"][matters] == UNIT_NAMES.index("load_weight")
@@ -284,7 +293,7 @@ def _swaps(work: np.ndarray) -> np.ndarray:
 
 
 def _taps(work: np.ndarray, arch: Arch, register: dict[Register, np.ndarray]) -> None:
-    """``register``: of every instruction."""
+    """Fill the columns ``lag`` and ``dropped`` of depthwise passes. ``register``: of every instruction."""
     origin, dropped = (np.where(work["unit"] == UNIT_NAMES.index("mat_mul"), register[each][work["instruction"]], 0)
                        for each in (Register.TAP_ORIGIN, Register.TAP_DROPPED))
     depthwise = origin > 0
@@ -292,11 +301,11 @@ def _taps(work: np.ndarray, arch: Arch, register: dict[Register, np.ndarray]) ->
 
 
 def passed_vectors(work: np.ndarray) -> np.ndarray:
-    """[operations]: cycles that each takes at least, a vector in each."""
+    """Return [operations]: the least cycles that each takes, one for each vector."""
     return np.asarray(work["size"].astype(np.int64) * work["rows"] + work["lag"])
 
 
 def _turns(work: np.ndarray) -> np.ndarray:
-    """``turn``, once ``swap`` is known."""
+    """Return the column ``turn``, given the column ``swap``."""
     loads, swaps = work["unit"] == UNIT_NAMES.index("load_weight"), work["swap"] != 0
     return np.select([loads, swaps], [np.cumsum(swaps), np.cumsum(loads)], 0)

@@ -1,4 +1,4 @@
-"""DRAM to local memory."""
+"""The readers, from DRAM to local memory, cycle by cycle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.hw.contract.timing import READER_BEATS_WAITING, READER_VECTORS_WAITING
 
 @kernel
 def ask(state, reader, number, machine):
-    """The request to write the vector that is complete."""
+    """Set the request to write a complete vector into local memory."""
     unit = state.units[number]
     if unit.work == NONE and unit.done < unit.taken:
         unit.work = unit.done % SLOTS
@@ -25,7 +25,7 @@ def ask(state, reader, number, machine):
 
 @kernel
 def step_reader(state, reader, number, machine, now):
-    """From the memory's side back, so that each part sees the state before this cycle."""
+    """Step a reader by a cycle, from the memory's side back, so that each part sees the state before."""
     unit = state.units[number]
     address(state, reader, number, machine, now)
     advance(state, reader, number, machine, True, now)
@@ -47,7 +47,7 @@ def step_reader(state, reader, number, machine, now):
 
 @kernel
 def fill(reader, machine, room):
-    """The gearbox: a vector out, if there is room, and a beat in; only wires where both are of one size."""
+    """Step the gearbox: a vector out, if there is room, and a beat in. It is only wires if both have one size."""
     wires = machine.vector_bytes == machine.beat_bytes
     if room and (reader.waiting if wires else reader.level >= machine.vector_bytes):
         reader.vectors += 1
@@ -62,6 +62,7 @@ def fill(reader, machine, room):
 
 @kernel
 def drop(reader):
+    """Remove the oldest beat that waits behind the bus."""
     for place in range(READER_BEATS_WAITING - 1):
         reader.waiting_bytes[place] = reader.waiting_bytes[place + 1]
     reader.waiting -= 1
@@ -69,7 +70,7 @@ def drop(reader):
 
 @kernel
 def answer(reader, machine, waiting, now):
-    """The bus: the beat offered is taken while there is room, and the DRAM offers the next one."""
+    """Step the bus: the offered beat is taken if there is room, and the DRAM offers the next one."""
     if reader.offered and waiting < READER_BEATS_WAITING:
         reader.waiting_bytes[reader.waiting] = reader.offered_bytes
         reader.waiting += 1
@@ -83,7 +84,7 @@ def answer(reader, machine, waiting, now):
 
 @kernel
 def take_beat(reader, machine, port):
-    """The bus, where a board's memory says when a beat moves."""
+    """Take a beat when a board's memory says that it moves."""
     if port.r_taken:
         reader.waiting_bytes[reader.waiting] = next_bytes(reader, machine)
         reader.waiting += 1
@@ -91,7 +92,7 @@ def take_beat(reader, machine, port):
 
 @kernel
 def next_bytes(reader, machine):
-    """How many bytes of the next beat count; the one behind it is next then."""
+    """Return how many bytes of the next beat count, and go on to the one after it."""
     burst = reader.answered % DEPTH
     last = reader.beat_out == reader.beats[burst] - 1
     count = reader.end[burst] if last else machine.beat_bytes
@@ -106,7 +107,7 @@ def next_bytes(reader, machine):
 
 @kernel
 def address(state, reader, number, machine, now):
-    """The address offered is taken while the DRAM has room, and the next is made."""
+    """Step the address channel: an offered address is taken while the DRAM has room, and the next one is made."""
     room = reader.accepted - reader.answered < machine.dram_bursts
     if state.dram.ports[port_of(number)].ar_taken if state.paced else reader.address_valid and room:
         reader.due[reader.accepted % DEPTH] = now + machine.dram_read_latency - 1

@@ -44,34 +44,39 @@ from weft.hw.contract.timing import LOCAL_READ_LATENCY, weight_latency
 from weft.hw.contract.units import OPERATION
 
 STUCK_CYCLES = 10_000_000
-"""Longer than any operation takes."""
+"""The cycles without an operation ending after which a program counts as stuck."""
 MOST_VECTORS = 1 << 18
-"""Of an operation, so that none takes as long: the largest memory has 1 << 16, rows without a pitch any number."""
+"""The most vectors of an operation, so that none takes as long as STUCK_CYCLES.
+
+The largest memory has 1 << 16 vectors, but rows without a pitch may be any number."""
 MOST_VECTORS_IN_ALL = 1_000_000_000
-"""Of a program: some minutes of stepping."""
+"""The most vectors of a program: some minutes of stepping."""
 PIECE_CYCLES = 1 << 22
-"""After so many, some second, progress is told, and an interrupt heard."""
+"""The cycles, about a second of stepping, after which progress is reported and interrupts are heard."""
 LOOKS, SHORTEST_PIECE_CYCLES = 64, 1 << 12
-"""How often it is looked whether a program takes too long, and not more often than this."""
+"""How often a program is checked for taking too long, and the least cycles between two checks."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """``cycles`` as the machine counts them; ``operations``: a row of ``units.OPERATION`` for each operation."""
+    """The estimate for a program.
+
+    ``cycles`` as the machine counts them; ``operations``: a row of ``units.OPERATION`` for each operation."""
 
     cycles: int
     operations: np.ndarray
     program: DecodedProgram
     dram_use: dict[str, int] = field(default_factory=dict)
-    """Of a board's memory: cycles of the chip's bus, from when the program is asked for, by what they are for."""
+    """On a board's memory: cycles of the chip's bus by use, from when the program is asked for."""
 
 
 def estimate(program: bytes, arch: Arch, dram: DramModel = EXPECTED,
              progress: Callable[[int, int], None] | None = None, origin: Origin = RESET) -> Estimate:
-    """When every operation of a legal program runs on a machine; ``progress(operations done, all)`` is called now and
-    then; ``origin``: where a board's memory stands when the program starts.
+    """Return when every operation of a legal program runs on a machine.
 
-    Raises IsaError when the program is truncated, EstimateError when it ends within a SIMD loop or is endless."""
+    ``progress(operations done, all)`` is called now and then; ``origin``: the state of a board's memory when the
+    program starts. Raise IsaError if the program is truncated, EstimateError if it ends within a SIMD loop or is
+    endless."""
     found = estimate_within(program, arch, None, dram, progress, origin)
     assert found is not None
     return found
@@ -79,8 +84,10 @@ def estimate(program: bytes, arch: Arch, dram: DramModel = EXPECTED,
 
 def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: DramModel = EXPECTED,
                     progress: Callable[[int, int], None] | None = None, origin: Origin = RESET) -> Estimate | None:
-    """The same; None as soon as it is sure that the program takes more than ``most_cycles``: where the vectors that the
-    array has still to take, one a cycle, do not fit into what is left of them."""
+    """Return the estimate, or None as soon as the program surely takes more than ``most_cycles``.
+
+    That is if the vectors that the array still has to take, one a cycle, do not fit into the rest. Other parameters and
+    errors: see :func:`estimate`."""
     if arch.cores > 1:
         raise refuse("architecture key cores", arch.cores, "1: a program alone says nothing of ports that cores share",
                      "estimate one of them (--set cores=1)")
@@ -113,7 +120,7 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
 
 def estimate_of(arch: Arch, read: DecodedProgram, control: np.void, times: np.ndarray,
                 use: dict[str, int]) -> Estimate:
-    """Return what a replay tells that came to its end. ``control``: of the core that ran it, of CONTROL."""
+    """Return the estimate of a finished replay. ``control``: the record CONTROL of the core that ran it."""
     began = int(control["first_at"])
     operations = np.zeros(len(times), OPERATION)
     operations["program_counter"], operations["unit"] = read.program_counters, read.work["unit"]
@@ -130,19 +137,19 @@ def stuck() -> EstimateError:
 
 
 def _vectors(work: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The MatMuls' places in ``work``, and how many vectors those before each of them take, at the end all of them."""
+    """Return the MatMuls' places in ``work``, and how many vectors those before each of them take, and all of them."""
     mat_muls = np.flatnonzero(work["unit"] == MAT_MUL)
     return mat_muls, np.concatenate([[0], np.cumsum(passed_vectors(work[mat_muls]))])
 
 
 def _vectors_left(mat_muls: np.ndarray, vectors: np.ndarray, times: np.ndarray) -> int:
-    """Of the MatMuls that have not begun. They begin in their order."""
+    """Return the vectors of the MatMuls that have not begun; they begin in order."""
     begun = bisect.bisect_left(mat_muls, True, key=lambda place: times[place, STARTED] == NONE)
     return int(vectors[-1] - vectors[begun])
 
 
 def refuse_endless(program: DecodedProgram) -> None:
-    """Raises EstimateError for a program that takes too long to step through."""
+    """Raise EstimateError for a program that takes too long to step through."""
     counts = passed_vectors(program.work)
     if len(counts) and counts.max() > MOST_VECTORS:
         raise refuse(f"operation of instruction {program.work['instruction'][counts.argmax()]}",
@@ -153,8 +160,9 @@ def refuse_endless(program: DecodedProgram) -> None:
 
 
 def _end(arch: Arch, work: np.ndarray, operations: np.ndarray, decoded: int) -> int:
-    """The cycle in which the machine is idle: the decoder is empty, the interlock knows every operation to be done, no
-    weights and no scales are on their way."""
+    """Return the cycle in which the machine is idle.
+
+    The decoder is empty, the interlock knows every operation to be done, no weights and no scales are on their way."""
     finishes = operations["finish_cycle"]
     loads = finishes[operations["unit"] == LOAD_WEIGHT]
     scales = finishes[(operations["unit"] == MOVE_OUT) & (work["memory1"] == NO_MEMORY)]
@@ -165,7 +173,7 @@ def _end(arch: Arch, work: np.ndarray, operations: np.ndarray, decoded: int) -> 
 
 @entry
 def start(state, machine, drains, repeats):
-    """Time counts from when the first instruction is at the decoder, a cycle earlier at the repeater."""
+    """Fill the decoder before time 0, when the first instruction is at it (at the repeater a cycle earlier)."""
     control = state.control
     beats = -(-machine.instruction_bytes // machine.stream_bytes)
     control.bytes = beats * machine.stream_bytes
@@ -176,8 +184,9 @@ def start(state, machine, drains, repeats):
 
 @entry
 def replay(state, machine, work, drains, repeats, instructions, times, clock):
-    """Fill ``times`` [operations, (issue, start, finish)], some cycles further. Whether the program came to its
-    end. ``clock``: the cycle, how many operations have finished, when the last one did, and how many cycles further."""
+    """Step some cycles and fill ``times`` [operations, (issue, start, finish)]; tell whether the program ended.
+
+    ``clock``: the cycle, how many operations have finished, when the last one did, and how many cycles to step."""
     control = state.control
     now, finished, finished_at = clock[0], clock[1], clock[2]
     until = now + clock[3]
@@ -194,7 +203,7 @@ def replay(state, machine, work, drains, repeats, instructions, times, clock):
 
 @kernel
 def step_core(state, machine, work, drains, repeats, times, now):
-    """A cycle of everything but a memory that ``paced`` machines have behind their ports."""
+    """Step everything by a cycle, except a memory behind the ports of machines with ``paced`` set."""
     control = state.control
     given = control.instruction
     decode(state, machine, work, drains, times, now)
@@ -208,7 +217,7 @@ def step_core(state, machine, work, drains, repeats, times, now):
 
 @kernel
 def ask(state, machine, now):
-    """Requests of the units to the memories, and their grants."""
+    """Set the units' requests to the memories, and grant them."""
     array.ask(state, machine, now)
     simd.ask(state, machine, now)
     moves.ask(state, machine)
@@ -232,7 +241,7 @@ def ask(state, machine, now):
 
 @kernel
 def step(state, machine, now):
-    """Every unit's cycle."""
+    """Step every unit by a cycle."""
     array.step_load_weight(state, machine, now)
     array.step_mat_mul(state, machine, now)
     rescale.step_gate(state, machine, now)

@@ -1,4 +1,4 @@
-"""The ways out of the accumulators and into them, which SIMD and DataMoves share."""
+"""The paths into and out of the accumulators that SIMD and DataMoves share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.cycles.state import DEPTH, MOVE_IN, MOVE_OUT, NONE, SIMD
 
 @kernel
 def ask(state, machine):
-    """One unit asks to read, those that wait take turns; the first of the writes held asks to be written."""
+    """Let one unit ask to read the accumulators, round robin; let the first held write ask to be written."""
     gate, reads, writes = state.gate, state.ports[ACCUMULATOR_READS], state.ports[ACCUMULATOR_WRITES]
     if reads.bank[SIMD] != NONE and reads.bank[MOVE_OUT] != NONE:
         reads.bank[gate.reader] = NONE
@@ -31,8 +31,9 @@ def ask(state, machine):
 
 @kernel
 def step_gate(state, machine, now):
-    """A write leaves the register in front of the accumulators, with register slices a FIFO of two, and the next one
-    comes in."""
+    """Let a write leave the register in front of the accumulators, and the next one in.
+
+    With register slices a FIFO of two takes the place of the register."""
     gate, pipeline, stream = state.gate, state.pipeline, state.streams[INTO]
     reads = state.ports[ACCUMULATOR_READS]
     for client in (SIMD, MOVE_OUT):
@@ -68,7 +69,7 @@ def step_gate(state, machine, now):
 
 @kernel
 def retires(state, pipeline):
-    """Whether the oldest of SIMD's results that are passing is over: the accumulators took it, or it writes nothing."""
+    """Tell whether SIMD's oldest passing result is over: it was written, or it writes nothing."""
     place = pipeline.retired % DEPTH
     if pipeline.writes[place] and not state.ports[ACCUMULATOR_WRITES].grant[SIMD]:
         return False

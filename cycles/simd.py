@@ -1,4 +1,4 @@
-"""The SIMD unit: loops unrolled into micro-operations, and the pipeline that they run through."""
+"""The SIMD unit, cycle by cycle: loops unrolled into micro-operations, and their pipeline."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from weft.hw.contract.timing import LOCAL_READ_LATENCY, SIMD_IN_FLIGHT
 
 PLAIN, CAPTURE, CHECK, RUN, LOAD = range(5)
 GIVEN, DOOR, BETWEEN = range(3)
-"""Places of micro-operations that wait: GIVEN by the sequencer, at the pipeline's DOOR, and from BETWEEN on those in
-the register slice between the two."""
+"""The places where micro-operations wait.
+
+GIVEN: behind the sequencer; DOOR: at the pipeline's entrance; from BETWEEN on: in the register slice between the
+two."""
 
 
 @kernel
 def ask(state, machine, now):
-    """Requests of this cycle: to read for the operation at the door, to load a table."""
+    """Set this cycle's requests: to read for the micro-operation at the door, or to load a table."""
     door, pipeline = state.micro[DOOR], state.pipeline
     reads = door.valid and door.reads and clear(pipeline, now)
     state.ports[ACCUMULATOR_READS].bank[SIMD] = accumulator_bank(machine, door.read) if reads else NONE
@@ -29,15 +31,16 @@ def ask(state, machine, now):
 
 @kernel
 def clear(pipeline, now):
-    """Whether the operation at the door waits for nothing but the memory."""
+    """Tell whether the micro-operation at the door waits for nothing but the memory."""
     return (now >= pipeline.clear_from and pipeline.blocker < pipeline.retired
             and pipeline.issued - pipeline.retired < SIMD_IN_FLIGHT)
 
 
 @kernel
 def step_simd(state, machine, now):
-    """From the pipeline back to the operations, so that each part sees the state before this cycle. Its results have
-    left it (``rescale.py``)."""
+    """Step the unit by a cycle, from the pipeline back, so that each part sees the state before.
+
+    Its results have left it (``rescale.py``)."""
     pipeline, door, given = state.pipeline, state.micro[DOOR], state.micro[GIVEN]
     issues = door.valid and clear(pipeline, now) and (
         not door.reads or state.ports[ACCUMULATOR_READS].grant[SIMD])
@@ -58,6 +61,7 @@ def step_simd(state, machine, now):
 # -- the pipeline ------------------------------------------------------------------------------------------------------
 @kernel
 def enter(pipeline, machine, micro, now):
+    """Let the micro-operation at the door into the pipeline."""
     place = pipeline.issued % DEPTH
     pipeline.ready[place] = now + machine.simd_latency + 1
     pipeline.writes[place], pipeline.write[place] = micro.writes, micro.write
@@ -69,7 +73,7 @@ def enter(pipeline, machine, micro, now):
 
 @kernel
 def arrive(state, machine, now):
-    """The next micro-operation comes to the door, and what it has to wait for is found out."""
+    """Let the next micro-operation come to the door, and find what it has to wait for."""
     pipeline, door = state.pipeline, state.micro[DOOR]
     if machine.slices:
         copy(door, state.micro[BETWEEN])
@@ -98,6 +102,7 @@ def arrive(state, machine, now):
 
 @kernel
 def copy(target, source):
+    """Copy a micro-operation's record."""
     target.valid, target.done, target.slot = source.valid, source.done, source.slot
     target.reads, target.read, target.writes, target.write = source.reads, source.read, source.writes, source.write
     target.accumulates = source.accumulates
@@ -109,7 +114,7 @@ def copy(target, source):
 # -- the sequencer -----------------------------------------------------------------------------------------------------
 @kernel
 def sequence(state, machine, now):
-    """Give the next micro-operation."""
+    """Step the sequencer: give the next micro-operation."""
     sequencer = state.sequencer
     if sequencer.state == RUN:
         run(state, machine)
@@ -133,6 +138,7 @@ def sequence(state, machine, now):
 
 @kernel
 def begin_operation(state, machine, operation, now):
+    """Begin the unit's next operation: a loop, a table load or a single instruction."""
     sequencer = state.sequencer
     if operation.loop:
         marker(state.micro[GIVEN])
@@ -146,7 +152,7 @@ def begin_operation(state, machine, operation, now):
 
 @kernel
 def marker(micro):
-    """Only says done."""
+    """Fill a micro-operation that only signals the end of an operation."""
     micro.valid, micro.done = 1, 1
     micro.reads = micro.writes = micro.left = micro.right = micro.slot = 0
     micro.first_destination, micro.last_destination = 0, -1
@@ -154,6 +160,7 @@ def marker(micro):
 
 @kernel
 def fill(micro, operation, machine, iteration, slot, own_left, own_right):
+    """Fill the micro-operation of an instruction's iteration."""
     micro.valid, micro.done, micro.slot = 1, 1, slot
     micro.reads, micro.writes = operation.memory1 != NO_MEMORY, operation.memory0 != NO_MEMORY
     micro.read = operation.base1 + iteration * operation.stride1
@@ -168,7 +175,7 @@ def fill(micro, operation, machine, iteration, slot, own_left, own_right):
 
 @kernel
 def capture(state, machine, operation, now):
-    """An instruction of a loop's body; its accesses are compared with those before it, one a cycle."""
+    """Store an instruction of a loop's body; its accesses are compared with earlier ones, one a cycle."""
     sequencer = state.sequencer
     place = sequencer.number
     sequencer.works[place] = operation
@@ -190,7 +197,7 @@ def capture(state, machine, operation, now):
 
 @kernel
 def order_matters(sequencer):
-    """Whether an instruction writes what another one reads or writes in another iteration."""
+    """Tell whether an instruction writes what another one reads or writes in another iteration."""
     for one in range(sequencer.body):
         for other in range(sequencer.body):
             left, right = sequencer.works[one], sequencer.works[other]
@@ -207,14 +214,14 @@ def order_matters(sequencer):
 
 @kernel
 def clash(first, stride, last, other_first, other_stride, other_last):
-    """Whether two sequences of addresses overlap without being the same; a stride of 0 never is."""
+    """Tell whether two sequences of addresses overlap without being the same; a stride of 0 is never the same."""
     same = first == other_first and stride == other_stride and stride != 0
     return first <= other_last and other_first <= last and not same
 
 
 @kernel
 def next_block(sequencer, machine):
-    """How many iterations run together: what is left for two blocks is halved."""
+    """Choose how many iterations run together; the rest is halved if it takes two blocks."""
     most = machine.simd_block
     sequencer.place = 0
     if sequencer.in_order and sequencer.body > 1:
@@ -227,7 +234,7 @@ def next_block(sequencer, machine):
 
 @kernel
 def run(state, machine):
-    """One iteration of the body's current instruction."""
+    """Give one iteration of the body's current instruction."""
     sequencer = state.sequencer
     number = sequencer.number
     fill(state.micro[GIVEN], sequencer.works[number], machine, sequencer.iteration[number], sequencer.place + 1,
@@ -251,7 +258,7 @@ def run(state, machine):
 
 @kernel
 def load(state, now):
-    """A table is filled from local memory; the operation is taken when it is full."""
+    """Fill a table from local memory; the operation is taken when it is full."""
     sequencer = state.sequencer
     if state.ports[LOCAL_READS].grant[SIMD]:
         sequencer.number += 1

@@ -1,4 +1,4 @@
-"""What the modelled machine remembers from cycle to cycle, as numpy records that compiled code reads and writes."""
+"""The state of the modelled machine from cycle to cycle, as numpy records for compiled code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NONE, LATER = -1, 1 << 62
 
 _RANGE = [(f"{name}{operand}", "i8") for operand in (0, 1) for name in ("memory", "writes", "first", "last")]
 TRACKED = np.dtype(_RANGE)
-"""The ranges of an operation that is outstanding."""
+"""The ranges of an outstanding operation."""
 
 UNIT = np.dtype([
     ("queue", "i8"), ("outstanding", "i8"),
@@ -172,7 +172,7 @@ because compiled code counts references to every array that it passes on, at ten
 
 
 def new_state(arch: Arch, writer_vectors: int) -> np.void:
-    """A machine at rest."""
+    """Return a machine at rest."""
     state = np.zeros(1, STATE)[0]
     units, ports, pipeline = state["units"], state["ports"], state["pipeline"]
     units["queue"] = [depths(arch, name).queue for name in UNIT_NAMES]

@@ -27,29 +27,29 @@ from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.contract.timing import program_burst
 
 WORK, DRAINS, REPEATS, INSTRUCTIONS = range(4)
-"""Columns of ``bounds`` [cores + 1, 4]: where a core's part of an array that all share begins; of INSTRUCTIONS how many
-the core has."""
+"""The columns of ``bounds`` [cores + 1, 4]: where a core's part of a shared array begins.
+
+The column INSTRUCTIONS has the number of the core's instructions."""
 
 
 @dataclass(frozen=True)
 class SystemEstimate:
-    """``cores``: of each program, times from when its core accepted the first instruction."""
+    """The estimate of each program, with times from when its core accepted the first instruction."""
 
     cores: tuple[Estimate, ...]
 
     @property
     def cycles(self) -> int:
-        """Return those of the core that takes longest."""
+        """The cycles of the core that takes longest."""
         return max(each.cycles for each in self.cores)
 
 
 def estimate_system(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXPECTED,
                     progress: Callable[[int, int], None] | None = None) -> SystemEstimate:
     """Return when every operation of legal programs runs, one program a core from core 0 on; the others rest.
-    ``progress(operations done, all)`` is called now and then.
 
-    Raises IsaError for a program that is truncated, EstimateError for one that ends within a SIMD loop or is
-    endless."""
+    ``progress(operations done, all)`` is called now and then. Raise IsaError for a program that is truncated,
+    EstimateError for one that ends within a SIMD loop or is endless."""
     assert arch.cores > 1 and 0 < len(programs) <= arch.cores
     read = [read_program(program, arch) for program in programs]
     for each in read:
@@ -89,8 +89,9 @@ def _join(state: np.void, machine: np.void, arch: Arch, program_bytes: int) -> N
 
 @entry
 def replay_system(states, ports, machine, work, drains, repeats, bounds, times, clock):
-    """Fill ``times`` [operations, (issue, start, finish)], some cycles further. Whether all programs came to their end.
-    ``bounds`` says which part of the arrays is a core's; ``clock``: as of ``replay``."""
+    """Step some cycles and fill ``times`` [operations, (issue, start, finish)]; tell whether all programs ended.
+
+    ``bounds`` says which part of the arrays is a core's; ``clock``: see ``replay``."""
     now, until = clock[0], clock[0] + clock[3]
     cores = len(bounds) - 1
     left = True

@@ -1,5 +1,6 @@
-"""LoadWeight on a machine of two rows of weights a cycle: one of each part of the column. Rows are ``walked`` for both
-parts, ``asked`` of local memory by each, and ``shifted`` by both at once."""
+"""LoadWeight on a machine that loads two rows of weights a cycle, one for each part of the column.
+
+Rows are ``walked`` for both parts, ``asked`` of local memory by each, and ``shifted`` by both at once."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ UPPER, LOWER = range(2)
 
 @kernel
 def ask_for_two_rows(state, machine):
-    """Requests of both parts in this cycle."""
+    """Set the memory requests of both parts for this cycle."""
     ports = state.ports[LOCAL_READS]
     ports.bank[LOAD_WEIGHT], ports.bank[LOWER_WEIGHTS] = bank_of(state, machine, UPPER), bank_of(state, machine, LOWER)
 
 
 @kernel
 def bank_of(state, machine, part):
-    """Which bank a part asks for."""
+    """Return the bank of local memory that a part asks for, NONE for none."""
     asked = state.asked[part]
     if asked.count == state.walked or is_zero(state, machine, part):
         return NONE
@@ -33,27 +34,30 @@ def bank_of(state, machine, part):
 
 @kernel
 def operation_of(state, rows):
-    """The operation of the next of some ``rows``."""
+    """Return the operation of the next row of ``rows``."""
     return state.queued[LOAD_WEIGHT, rows.operation % SLOTS]
 
 
 @kernel
 def is_whole(machine, operation):
-    """Whether a load replaces the whole column: then each part takes its own rows, else all go through the upper one
-    and the lower one takes what falls out of it."""
+    """Tell whether a load replaces the whole column, so that each part takes its own rows.
+
+    Otherwise all rows go through the upper part, and the lower one takes what falls out of it."""
     return operation.size + operation.zero_bias == machine.places
 
 
 @kernel
 def row_count(machine, operation):
-    """Rows of an operation, as many for each part."""
+    """Return the rows of an operation that each part takes."""
     return machine.upper_places if is_whole(machine, operation) else operation.size + operation.zero_bias
 
 
 @kernel
 def is_zero(state, machine, part):
-    """Whether a part's next row is read from nowhere: of zeros, or the lower part's where what falls out of the upper
-    one enters it, or its first one where it is the shorter part, which falls out again."""
+    """Tell whether a part's next row is not read from memory.
+
+    It is a row of zeros, or the lower part takes what falls out of the upper one, or it is a filler row of the shorter
+    part."""
     asked = state.asked[part]
     operation = operation_of(state, asked)
     if operation.zeroes:
@@ -66,7 +70,7 @@ def is_zero(state, machine, part):
 
 @kernel
 def step_two_rows(state, machine, now):
-    """Rows out of the walker, into and out of local memory, and into the column, both parts at once."""
+    """Step both parts by a cycle: rows out of the walker, into and out of local memory, into the column."""
     unit, shifted = state.units[LOAD_WEIGHT], state.shifted
     shifts = min(state.asked[UPPER].count, state.asked[LOWER].count) > shifted.count and (
         state.control.swapped >= operation_of(state, shifted).turn)
@@ -85,7 +89,7 @@ def step_two_rows(state, machine, now):
 
 @kernel
 def take_row(state, machine, part, client):
-    """A part's row is taken, if local memory grants it or it is read from nowhere."""
+    """Take a part's row if local memory grants it or it is not read from memory."""
     asked = state.asked[part]
     if asked.count < state.walked and (
             is_zero(state, machine, part) or state.ports[LOCAL_READS].grant[client] == 1):
@@ -94,7 +98,7 @@ def take_row(state, machine, part, client):
 
 @kernel
 def count_row(state, machine, rows):
-    """The next of some ``rows`` is dealt with."""
+    """Count the next row of ``rows`` as done."""
     rows.count += 1
     rows.row += 1
     if rows.row == row_count(machine, operation_of(state, rows)):

@@ -1,12 +1,10 @@
 """Where the cycles went: what the array waited for, layer by layer, from when each operation ran.
 
-Works on the operations of the estimator and of the machine's trace port alike. Every cycle of a program belongs to one
-MatMul, and so to its layer: the cycles in which its vectors go into the array, and those that the array waited before.
-The tail, behind the last MatMul's last vector, belongs to none.
-
-A wait is followed back in time. The MatMul started when the last of what it needed was there: while that was being
-done, the wait is its unit's; what it had itself waited for before explains the time before, and so on.
-"""
+It works on the operations of the estimator and of the machine's trace port alike. Every cycle of a program belongs to
+one MatMul, and so to its layer: the cycles in which its vectors go into the array, and those that the array waited
+before. The tail, after the last MatMul's last vector, belongs to none. A wait is followed back in time. The MatMul
+started when the last of what it needed was there. While that was being done, the wait belongs to the unit that did it;
+what that operation had waited for explains the time before, and so on."""
 
 from __future__ import annotations
 
@@ -23,9 +21,11 @@ from weft.hw.contract.timing import ISSUE_LATENCY, product_latency
 from weft.hw.contract.units import UNIT_NAMES, Memory, depths
 
 CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "issue")
-"""``weights``: LoadWeight at work, or biases on their way into the columns; ``moves``: between accumulators and local
-memory; ``hazard``: sums on their way through the array; ``issue``: not decoded yet. For memory banks a MatMul never
-waits: they serve it first."""
+"""The causes of waits.
+
+``weights``: LoadWeight at work, or biases on their way into the columns; ``moves``: between accumulators and local
+memory; ``hazard``: sums on their way through the array; ``issue``: not decoded yet. A MatMul never waits for memory
+banks, because they serve it first."""
 _CAUSE_OF_UNIT = {"load_weight": "weights", "mat_mul": "hazard", "simd": "simd", "move_out": "moves",
                   "move_in": "moves", "dram0_read": "dram_read", "dram1_read": "dram_read",
                   "dram0_write": "dram_write", "dram1_write": "dram_write", "dram_read": "dram_read",
@@ -36,8 +36,10 @@ NO_LAYER = -1
 
 @dataclass(frozen=True)
 class Waits:
-    """Of each layer: ``vectors`` [layers] through the array, ``waits`` [layers, CAUSES] in cycles, ``dram_bytes``
-    [layers, (DRAM0, DRAM1)]; ``tail`` in cycles. Vectors, waits and tail together are ``cycles``."""
+    """What each layer's cycles were spent on.
+
+    ``vectors`` [layers] through the array, ``waits`` [layers, CAUSES] in cycles, ``dram_bytes`` [layers, (DRAM0,
+    DRAM1)]; ``tail`` in cycles. Vectors, waits and tail together are ``cycles``."""
 
     cycles: int
     vectors: np.ndarray
@@ -47,8 +49,10 @@ class Waits:
 
 
 def analyse(program: DecodedProgram, operations: np.ndarray, cycles: int, layers: np.ndarray, arch: Arch) -> Waits:
-    """``operations``: when each operation of ``program`` ran (``units.OPERATION``), all of them to the end;
-    ``layers`` [operations]: the layer that each belongs to, NO_LAYER for none; at least one layer."""
+    """Return the waits of a program.
+
+    ``operations``: when each operation of ``program`` ran (``units.OPERATION``), all of them to the end. ``layers``
+    [operations]: the layer that each belongs to, NO_LAYER for none; at least one layer."""
     work = program.work
     count = max(int(layers.max(initial=0)) + 1, 1)
     times = np.stack([operations[name] for name in ("issue_cycle", "start_cycle", "finish_cycle")], 1)
@@ -66,17 +70,21 @@ def analyse(program: DecodedProgram, operations: np.ndarray, cycles: int, layers
 
 
 def _sum(layers: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+    """Return the sum of ``values`` for each of ``count`` layers."""
     known = layers != NO_LAYER
     return np.bincount(layers[known], values[known], count).astype(np.int64)
 
 
 def _moves(work: np.ndarray, window: Memory) -> np.ndarray:
+    """Tell which operations move data from or to a DRAM window."""
     moves: np.ndarray = work["memory1"] == MEMORIES.index(window)
     return moves
 
 
 def _blockers(work: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each operation the conflicting one that was done last, and the one before it in its unit; NONE where none."""
+    """Return, for each operation, the conflicting one that was done last, and the one before it in its unit.
+
+    Each is NONE if there is none."""
     blockers, previous = (np.full(len(work), NONE) for _ in range(2))
     tracked = np.zeros((len(UNIT_NAMES), SLOTS), TRACKED)
     tracked["memory0"] = tracked["memory1"] = NO_MEMORY
@@ -89,7 +97,9 @@ def _blockers(work: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 @entry
 def find_blockers(work, times, tracked, loop, numbers, counts, blockers, previous):
-    """``numbers`` [units, SLOTS]: each unit's newest operations, ``counts`` how many there were so far."""
+    """Fill ``blockers`` and ``previous`` for all operations.
+
+    ``numbers`` [units, SLOTS]: each unit's newest operations; ``counts``: how many there were so far."""
     for index in range(len(work)):
         number = work[index].unit
         best = NONE
@@ -113,7 +123,9 @@ def find_blockers(work, times, tracked, loop, numbers, counts, blockers, previou
 
 @entry
 def explain(work, times, blockers, previous, layers, causes, limits, latency, waits):
-    """Fill ``waits``; the cycle behind the last vector that went into the array. A product takes ``latency`` cycles."""
+    """Fill ``waits``; return the cycle after the last vector that went into the array.
+
+    A product takes ``latency`` cycles."""
     free = 0
     for index in range(len(work)):
         if work[index].unit != MAT_MUL:
@@ -133,7 +145,7 @@ def explain(work, times, blockers, previous, layers, causes, limits, latency, wa
 
 @kernel
 def follow_back(times, blockers, previous, causes, limits, work, index, free, until, waits):
-    """Share out the cycles from ``free`` to ``until``, in which operation ``index`` waited, among ``waits``."""
+    """Distribute the cycles from ``free`` to ``until``, in which operation ``index`` waited, among ``waits``."""
     while until > free:
         last = blockers[index]
         before = previous[index]
@@ -163,7 +175,8 @@ def follow_back(times, blockers, previous, causes, limits, work, index, free, un
 
 @kernel
 def held_up(times, work, index, free):
-    """Before which operation the decoder last stood still, from ``index`` back to ``free``; NONE if it did not."""
+    """Return the operation before which the decoder last stood still, from ``index`` back to cycle ``free``, or
+    NONE."""
     while index > 0 and times[index, ISSUED] > free:
         if times[index, ISSUED] - times[index - 1, ISSUED] > work[index].instruction - work[index - 1].instruction:
             return index
@@ -173,8 +186,9 @@ def held_up(times, work, index, free):
 
 @kernel
 def room_maker(times, previous, limits, work, held):
-    """Of the held operation's unit: the one that made room when it was done, or else the one that did when it left the
-    queue; NONE for the other."""
+    """Return the operations whose progress made room for the held operation in its unit; NONE for the other.
+
+    The first made room when it was done, the second when it left the queue."""
     queue, outstanding = limits[work[held].unit]
     left = done = held
     for _ in range(queue):

@@ -1,4 +1,4 @@
-"""Local memory to DRAM."""
+"""The writers, from local memory to DRAM, cycle by cycle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft.hw.contract.timing import (
 
 @kernel
 def ask(state, writer, number, machine):
-    """The request to read the next vector, while there is a place for it."""
+    """Set the request to read the next vector, if there is a place for it."""
     unit = state.units[number]
     operation = state.queued[number, unit.work]
     asks = unit.work != NONE and writer.places > 0
@@ -28,7 +28,7 @@ def ask(state, writer, number, machine):
 
 @kernel
 def step_writer(state, writer, number, machine, now):
-    """From the memory's side back, so that each part sees the state before this cycle."""
+    """Step a writer by a cycle, from the memory's side back, so that each part sees the state before."""
     unit = state.units[number]
     if unit.done < unit.taken:
         if unit.done < writer.responses and writer.done_at[unit.done % SLOTS] == now:
@@ -60,7 +60,8 @@ def step_writer(state, writer, number, machine, now):
 
 @kernel
 def send(writer, machine, now):
-    """The bus takes the beat offered, if the DRAM has its burst's address; a burst's last beat will be answered."""
+    """Let the bus take the offered beat if the DRAM has its burst's address; the DRAM will answer a burst's last
+    beat."""
     while writer.answered < writer.filled and writer.put[writer.answered % DEPTH] < now:
         writer.answered += 1
     if not writer.words or writer.filled == writer.accepted or not drop(writer):
@@ -76,7 +77,7 @@ def send(writer, machine, now):
 
 @kernel
 def drop(writer):
-    """The beat offered is gone; whether it was its burst's last one."""
+    """Remove the offered beat; tell whether it was its burst's last one."""
     last = writer.word_last[0]
     for place in range(WRITER_BEATS_WAITING - 1):
         writer.word_last[place] = writer.word_last[place + 1]
@@ -86,7 +87,7 @@ def drop(writer):
 
 @kernel
 def take_beat(writer, port, now):
-    """The same where a board's memory says when a beat or a response moves."""
+    """Send a beat, and take a response, when a board's memory says that they move."""
     if port.w_taken and drop(writer):
         writer.filled += 1
     if port.b_taken:
@@ -98,7 +99,7 @@ def take_beat(writer, port, now):
 
 @kernel
 def fill(state, writer, number, machine, room, now):
-    """The gearbox: a beat out, a vector in. How many vectors went in."""
+    """Step the gearbox: a beat out, a vector in; return how many vectors went in."""
     moves = room and writer.sent < writer.bursts
     there = (writer.given < writer.requested and writer.ready[writer.given % DEPTH] <= now
              and now >= writer.taken_at[writer.fill_work % SLOTS] + DRAM_REQUEST_LATENCY - 1)
@@ -131,7 +132,7 @@ def fill(state, writer, number, machine, room, now):
 
 @kernel
 def offer(writer):
-    """A beat for the bus."""
+    """Offer a beat to the bus."""
     writer.sent_beats += 1
     last = writer.sent_beats == writer.beats[writer.sent % DEPTH]
     writer.word_last[writer.words] = last
@@ -143,7 +144,9 @@ def offer(writer):
 
 @kernel
 def address(state, writer, number, machine, now):
-    """The address offered is taken while the DRAM has room, the next is made while not too many wait for data."""
+    """Step the address channel: an offered address is taken while the DRAM has room, and the next one is made.
+
+    It is only made while not too many bursts wait for data."""
     room = writer.accepted - writer.answered < machine.dram_bursts
     if state.dram.ports[port_of(number)].aw_taken if state.paced else writer.address_valid and room:
         writer.accepted += 1

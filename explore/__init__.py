@@ -1,1 +1,1 @@
-"""The search for a machine: which of many is the fastest for some networks, for what it takes of a chip."""
+"""The search for a machine: among many, the fastest for some networks at each size of chip."""

@@ -1,9 +1,8 @@
-"""Dask's clusters, so that nobody else can use them: whoever reaches a scheduler runs code there.
+"""Dask clusters that nobody else can use, because whoever reaches a scheduler runs code there.
 
-All talk is TLS in which both ends show a certificate. A cluster on this machine has keys of its own, made for it and
-kept in memory; the HTTP servers that Dask would open beside, which need no key, are not opened. Its workers keep what
-they do not hold in memory in a folder of ours alone.
-"""
+All connections are TLS in which both ends show a certificate. A cluster on this machine has keys of its own, made for
+it and kept in memory. The HTTP servers that Dask would open beside, which need no key, are not opened. Its workers keep
+data that do not fit memory in a folder of ours alone."""
 
 from __future__ import annotations
 
@@ -22,26 +21,26 @@ from weft.support.files import reason
 HERE = "127.0.0.1"
 CONNECT_SECONDS = 10
 SILENT = 50
-"""Level of log messages: none below critical."""
+"""The level of log messages: only critical ones."""
 
 
 class _QuietScheduler(Scheduler):
     """A scheduler without an HTTP server."""
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Nothing listens."""
+        """Start no server."""
 
 
 class _QuietWorker(Worker):
     """A worker without an HTTP server."""
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Nothing listens."""
+        """Start no server."""
 
 
 @contextlib.contextmanager
 def local(count: int) -> Iterator[Client]:
-    """The client of a cluster on this machine, of ``count`` workers of one thread."""
+    """Run a cluster on this machine, of ``count`` workers with one thread, and yield its client."""
     common: dict[str, Any] = {"host": HERE, "protocol": TLS, "security": Security.temporary(), "dashboard": False}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="weft-dask-"))
@@ -56,7 +55,9 @@ def local(count: int) -> Iterator[Client]:
 
 @contextlib.contextmanager
 def remote(address: str, keys: Keys | None) -> Iterator[Client]:
-    """The client of a scheduler that somebody has started. Raises WeftError where it has no keys signed as ours are."""
+    """Yield the client of a scheduler that somebody has started.
+
+    Raise WeftError if it has no keys signed as ours are."""
     check_address(address)
     given = {} if keys is None else {"tls_ca_file": keys.authority, "tls_client_cert": keys.certificate,
                                      "tls_client_key": keys.key}

@@ -1,8 +1,7 @@
-"""What a worker does: each function is a task that needs nothing but its arguments, so that it can run anywhere.
+"""The tasks of a worker: each function needs nothing but its arguments, so that it can run anywhere.
 
-A network on a machine costs three things, of which each is shared by more machines than the next: its constants (all
-machines of a size and a type), its program (all with the same memories), and how long that takes.
-"""
+The cost of a network on a machine has three parts, each shared by more machines than the next: its constants (all
+machines of a size and a type), its program (all with the same memories), and how long that takes."""
 
 from __future__ import annotations
 
@@ -14,6 +13,9 @@ from pathlib import Path
 import numpy as np
 
 import weft.compiler
+import weft.cycles
+import weft.hw.contract
+import weft.tmodel
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.layers.hir import Convolution, Layer, Layers
 from weft.compiler.layers.taps import Pass, vectors
@@ -24,15 +26,15 @@ from weft.compiler.request import Request
 from weft.cycles.origin import apart
 from weft.cycles.replay import estimate_within
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, without
-from weft.hw.contract import arch as contract
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import DramModel
 from weft.runtime.arrays import read_arrays
 from weft.support.errors import WeftError, explain
 from weft.support.files import read_bytes
+from weft.support.sources import sources_digest
 
 KEPT = 24
-"""Networks' constants that a worker keeps, of so many sizes and types of machines."""
+"""The number of networks' constants that a worker caches, for different sizes and types of machines."""
 MOST_MODEL_BYTES = 2 << 30
 
 
@@ -50,10 +52,11 @@ class Network:
 
     @property
     def name(self) -> str:
+        """The model file's name without suffix."""
         return self.path.stem
 
     def request(self) -> Request:
-        """Raises WeftError where the file is not the one that was meant."""
+        """Return the request to compile it. Raise WeftError if the file has changed."""
         if digest_of(self.path, self.calibrate) != self.digest:
             raise WeftError(explain(f"model {self.path}", "another content than where the search began",
                                     "the same files on every worker", "share the folder, or copy the files"))
@@ -70,13 +73,13 @@ class Network:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why a network does not run on a machine."""
+    """The reason why a network does not run on a machine."""
 
     why: str
 
 
 def digest_of(*paths: Path | None) -> str:
-    """Of files, and of the tool: what another compiler makes is another result."""
+    """Return a digest of files and of the tool, because another compiler gives other results."""
     found = hashlib.sha256(tool_digest().encode())
     for path in filter(None, paths):
         found.update(read_bytes(path, "model file", "name a file that every worker can read", MOST_MODEL_BYTES))
@@ -85,17 +88,13 @@ def digest_of(*paths: Path | None) -> str:
 
 @lru_cache(1)
 def tool_digest() -> str:
-    """Of the sources of compiler and contract."""
-    found = hashlib.sha256()
-    for folder in (Path(next(iter(weft.compiler.__path__))), Path(contract.__file__).parent):
-        for path in sorted(folder.rglob("*.py")):
-            found.update(path.name.encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()[:20]
+    """Return a digest of the sources that make a program and count its cycles."""
+    return sources_digest(weft.compiler, weft.cycles, weft.tmodel, weft.hw.contract)
 
 
 # -- tasks -------------------------------------------------------------------------------------------------------------
 def least_cycles(network: Network, arch: Arch) -> int | Refused:
-    """Below which no program of this network ends on ``arch``: the vectors that its array takes, one a cycle."""
+    """Return the cycles that every program of this network takes at least: the vectors through the array."""
     try:
         return sum(_least_vectors(products) for products in constants(network, without(arch, FREE_OF_CONSTANTS)))
     except WeftError as error:
@@ -103,7 +102,7 @@ def least_cycles(network: Network, arch: Arch) -> int | Refused:
 
 
 def programs(network: Network, arch: Arch) -> list[bytes] | Refused:
-    """One for each part of the network, for ``arch`` and all that differ from it in FREE_OF_PROGRAM."""
+    """Return a program for each subgraph of the network, for ``arch`` and all that differ only in FREE_OF_PROGRAM."""
     machine = without(arch, FREE_OF_PROGRAM)
     try:
         made = [run_on(products.plus({Arch: machine}), "consts", without=("verify",))
@@ -114,7 +113,7 @@ def programs(network: Network, arch: Arch) -> list[bytes] | Refused:
 
 
 def cycles(contents: list[bytes], arch: Arch, dram: DramModel, most: int | None = None) -> int | None:
-    """Of all parts, one after another; None where these are certainly more than ``most``."""
+    """Return the cycles of all programs, one after another; None if they are certainly more than ``most``."""
     total, origin = 0, apart(arch)
     for content in contents:
         left = None if most is None else most - total
@@ -127,17 +126,18 @@ def cycles(contents: list[bytes], arch: Arch, dram: DramModel, most: int | None 
 
 @lru_cache(KEPT)
 def constants(network: Network, arch: Arch) -> list[Products]:
-    """Each of the machine's parts with its layers, points and constants. Raises WeftError."""
+    """Return each subgraph of the machine with its layers, parameters and constants. Raise WeftError."""
     return run_parts(network.request(), arch, last="consts")[1]
 
 
 def _least_vectors(products: Products) -> int:
+    """Return the vectors that the array takes at least for a subgraph."""
     stored = products[Consts].layers
     return sum(_of_layer(layer, own) for layer, own in zip(products[Layers], stored, strict=True))
 
 
 def _of_layer(layer: Layer, own: LayerConsts) -> int:
-    """Each weight tile meets every pixel of the result for which its tap falls into the image."""
+    """Return the vectors of a layer: each weight tile meets every pixel for which its tap falls into the image."""
     core = layer.core
     if not isinstance(core, Convolution):
         return sum(len(part) for block in own.blocks for part in block.tiles) * int(np.prod(core.size))

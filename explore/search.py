@@ -1,10 +1,9 @@
-"""The search: every machine is measured, or ruled out by what is certain about it. So its front is exact, and the same
-whatever order and however many workers measure.
+"""The search: every machine is measured, or ruled out with certainty.
 
-A machine is ruled out where the chip is too small, where a network does not run on it, and where another one that costs
-no more is certainly as fast: a network's cycles are never less than the vectors that the array has to take.
-Machines come in the order of what they cost. So the fastest of those before is what each has to beat.
-"""
+So its front is exact, and the same whatever order and however many workers measure. A machine is ruled out if the chip
+is too small, if a network does not run on it, or if another one that costs no more is certainly as fast: a network's
+cycles are never less than the vectors that the array has to take. Machines come in the order of their cost, so each has
+to beat the fastest of those before."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import DramModel, IdealDram
 
 FIT, REFUSED, BOUNDED, ESTIMATED = "too large", "refused", "bounded", "estimated"
-"""What became of a machine."""
+"""The results for a machine."""
 PROGRAM = "program"
 
 Tell = Callable[[str, int, int], None]
@@ -40,13 +39,16 @@ class Found:
 
     @property
     def cycles(self) -> int:
+        """The cycles of all networks together."""
         return sum(self.each)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``front``: from the cheapest to the fastest; ``counts``: of machines by what became of them; ``refusals``: texts,
-    with how often; ``found_before``: results that were in the file."""
+    """The result of a search.
+
+    ``front``: from the cheapest to the fastest; ``counts``: number of machines by result; ``refusals``: texts, with how
+    often; ``found_before``: results that were in the file."""
 
     front: tuple[Found, ...]
     counts: dict[str, int]
@@ -55,7 +57,9 @@ class Outcome:
 
 
 class Keys(NamedTuple):
-    """Of a machine: what its constants, its programs and its cycles are known by, with all machines that share them."""
+    """The digests of a machine that identify its constants, its programs and its cycles.
+
+    Machines that share them have the same digest."""
 
     constants: str
     program: str
@@ -79,7 +83,7 @@ class Search:
         self._asked: set[tuple[str, ...]] = set()
 
     def run(self) -> Outcome:
-        """Raises WeftError where a worker cannot read a model, or the results cannot be written."""
+        """Run the search. Raise WeftError if a worker cannot read a model, or the results cannot be written."""
         waiting = sorted((point for point in self.points if not point.short), key=lambda point: point.rank)
         try:
             while waiting:
@@ -97,7 +101,7 @@ class Search:
                        dict(self.refusals), self.results.found_before)
 
     def _pass(self, waiting: list[Point]) -> list[Point]:
-        """Those that are not decided yet, of which the first keep all workers busy."""
+        """Return the machines that are not decided yet; the first of them keep all workers busy."""
         left: list[Point] = []
         for number, point in enumerate(waiting):
             if len(self._running) > self.workers:
@@ -108,7 +112,7 @@ class Search:
 
     # -- one machine ---------------------------------------------------------------------------------------------------
     def _decide(self, point: Point) -> bool:
-        """Whether it is decided; else what it needs next has been asked for."""
+        """Tell whether a machine is decided; if not, ask for what it needs next."""
         known = [self._known(network, point) for network in self.networks]
         for text in known:
             if isinstance(text, str):
@@ -130,7 +134,7 @@ class Search:
         return False
 
     def _known(self, network: Network, point: Point) -> int | str | None:
-        """Cycles, or as many as it takes at least; the text of a refusal; None where nothing is known yet."""
+        """Return a network's cycles, or a lower limit, the text of a refusal, or None if nothing is known yet."""
         keys = self._keys[point.index]
         for what, key in ((CYCLES, keys.cycles), (LEAST, keys.cycles), (LEAST, keys.program), (LEAST, keys.constants)):
             found = self._get(what, network, key)
@@ -140,7 +144,7 @@ class Search:
         return None
 
     def _measure(self, network: Network, point: Point, keys: Keys, most: int | None) -> None:
-        """Ask for the program, or for its cycles, unless these are more than ``most``."""
+        """Ask for the program, or for its cycles up to ``most``."""
         made = self._programs.get((network.digest, keys.program))
         if made is None:
             self._ask(PROGRAM, network, keys.program, measure.programs, network, point.arch)
@@ -148,11 +152,12 @@ class Search:
             self._ask(CYCLES, network, keys.cycles, measure.cycles, made, point.arch, self.dram, most, most=most)
 
     def _get(self, what: str, network: Network, key: str) -> int | str | None:
+        """Return a known result, or None."""
         return self.results.get((what, network.digest, key))
 
     def _ask(self, what: str, network: Network, key: str, task: Callable[..., Any], *given: Any,
              most: int | None = None) -> None:
-        """A task, once; its answer is noted when it is there."""
+        """Submit a task once; its answer is noted when it is there."""
         asked = what, network.digest, key
         if asked in self._asked:
             return
@@ -173,15 +178,17 @@ class Search:
 
     # -- the front -----------------------------------------------------------------------------------------------------
     def _end(self, point: Point, state: str) -> bool:
+        """Note the result for a machine; return True."""
         self.states[point.index] = state
         return True
 
     def _to_beat(self, point: Point) -> int | None:
-        """Cycles of the fastest machine measured that costs no more."""
+        """Return the cycles of the fastest machine measured that costs no more, or None."""
         place = bisect.bisect_right(self._fastest, (point.share, sys.maxsize))
         return self._fastest[place - 1][1] if place else None
 
     def _enter(self, found: Found) -> None:
+        """Add a measured machine to those that others have to beat."""
         self._measured.append(found)
         most = self._to_beat(found.point)
         if most is None or found.cycles < most:
@@ -189,7 +196,7 @@ class Search:
             self._fastest = sorted([*kept, (found.point.share, found.cycles)])
 
     def _front(self) -> tuple[Found, ...]:
-        """No machine of it is as slow as one that costs less; of equals it has the first."""
+        """Return the front: each machine is faster than all cheaper ones; of equals it has the first."""
         kept: list[Found] = []
         for found in sorted(self._measured, key=lambda found: (found.point.share, found.cycles, found.point.rank)):
             if not kept or found.cycles < kept[-1].cycles:
@@ -198,6 +205,7 @@ class Search:
 
 
 def _keys(arch: Arch, dram: DramModel) -> Keys:
+    """Return the digests of a machine with its memory."""
     memory = str(dram.read_latency) if isinstance(dram, IdealDram) else hashlib.sha256(repr(dram).encode()).hexdigest()
     return Keys(digest(without(arch, FREE_OF_CONSTANTS)), digest(without(arch, FREE_OF_PROGRAM)),
                 f"{digest(arch.replace(sampler=0))}-{memory}")

@@ -1,4 +1,4 @@
-"""Which machines are looked at: every choice of some architecture keys, on a base that has all the others."""
+"""The machines of a search: every choice of some architecture keys, on a base that has all the others."""
 
 from __future__ import annotations
 
@@ -28,21 +28,24 @@ AXES: dict[str, tuple[Value, ...]] = {
     "dram_ports": (SHARED, SEPARATE),
     "deep_queues": (0, 1),
 }
-"""Key -> the values that are looked at where nobody says otherwise, 2 688 machines of each data type. Types whose
-resources are not known on the chip are left out."""
+"""Key -> its default values, 2 688 machines of each data type.
+
+Types whose resources are not known on the chip are left out."""
 SETTLED: dict[str, Value] = {"sampler": 0}
 """Keys that cost look-up tables and never a cycle."""
 MOST_MACHINES = 200_000
 FREE_OF_CONSTANTS = tuple(name for name, row in KEYS.items() if row.affects < Affects.CONSTANTS)
-"""Keys on which nothing depends that the compiler makes up to a network's constants."""
+"""Keys on which a network's constants, and all that the compiler makes before, do not depend."""
 FREE_OF_PROGRAM = tuple(name for name, row in KEYS.items() if row.affects < Affects.PROGRAM)
 """Keys on which no program depends, only how long it takes."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A machine: ``index`` in the order of the space, ``counts`` of its resources, and ``share``: the largest part that
-    it takes of what a chip has left for it, 1 where it just fits; ``short`` names what is too little."""
+    """A machine of the space.
+
+    ``index`` in the order of the space, ``counts`` of its resources. ``share``: the largest part that it takes of what
+    a chip has left for it, 1 if it just fits; ``short`` names what is too little."""
 
     index: int
     arch: Arch
@@ -53,13 +56,14 @@ class Point:
 
     @property
     def rank(self) -> tuple[float, int, int]:
-        """What costs less comes first."""
+        """The order of machines: cheaper ones first."""
         return self.share, self.counts["lut"], self.index
 
 
 def default_axes(base: Arch, part: Part) -> dict[str, Sequence[Value]]:
-    """Those of ``AXES`` with the data types of which machines were counted on the part's family. Raises WeftError where
-    the base has none of them."""
+    """Return ``AXES`` with the data types that were counted on the part's family.
+
+    Raise WeftError if the base has none of them."""
     def known(data_type: Value) -> bool:
         try:
             return counted(base.replace(data_type=data_type), part.family)
@@ -73,7 +77,7 @@ def default_axes(base: Arch, part: Part) -> dict[str, Sequence[Value]]:
 
 
 def machines(base: Arch, axes: Axes) -> Iterator[Arch]:
-    """Every choice that can be built, in the order of the axes. Raises WeftError for too many."""
+    """Yield every choice that can be built, in the order of the axes. Raise WeftError for too many."""
     count = 1
     for values in axes.values():
         count *= len(values)
@@ -87,8 +91,9 @@ def machines(base: Arch, axes: Axes) -> Iterator[Arch]:
 
 
 def points(base: Arch, axes: Axes, part: Part, around: Mapping[str, int] = SHELL) -> list[Point]:
-    """All machines with what they take of ``part``, of which the rest of a board takes ``around``, in the order of the
-    space."""
+    """Return all machines with what they take of ``part``, in the order of the space.
+
+    The rest of a board takes ``around``."""
     found = []
     for index, arch in enumerate(machines(base, axes)):
         fitting = fits(arch, part, around=around)
@@ -102,12 +107,12 @@ def points(base: Arch, axes: Axes, part: Part, around: Mapping[str, int] = SHELL
 
 
 def without(arch: Arch, keys: Sequence[str]) -> Arch:
-    """Return the machine that stands for all that differ from it in ``keys`` alone."""
+    """Return the machine that stands for all that differ from it only in ``keys``."""
     return arch.replace(**{key: KEYS[key].neutral for key in keys}, axi_data_width=_bus(arch))
 
 
 def _bus(arch: Arch) -> int:
-    """The narrowest bus on which a vector takes as long."""
+    """Return the narrowest bus on which a vector takes as long."""
     width = 32
     while width < min(arch.axi_data_width, 8 * arch.vector_bytes):
         width *= 2
@@ -115,6 +120,6 @@ def _bus(arch: Arch) -> int:
 
 
 def digest(arch: Arch) -> str:
-    """Of every key with its value."""
+    """Return a digest of every key with its value."""
     return hashlib.sha256(json.dumps(arch.to_dict(), sort_keys=True).encode()).hexdigest()[:20]
 

@@ -1,4 +1,4 @@
-"""Who measures: this process, others beside it, or a Dask cluster. All are executors of the standard library's kind."""
+"""The workers that measure: this process, others beside it, or a Dask cluster, all with the interface of Executor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft.support.files import read_bytes
 from weft.support.packages import no_package
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""A worker is one thread: there is one for each core."""
+"""Environment variables that give each worker one thread, because there is one worker for each core."""
 
 
 TLS = "tls://"
@@ -30,7 +30,7 @@ MOST_KEY_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Keys:
-    """Texts in PEM: the certificate of who signed the others', our own certificate, and its key."""
+    """TLS keys as texts in PEM: the authority's certificate, our own certificate, and its key."""
 
     authority: str
     certificate: str
@@ -38,13 +38,13 @@ class Keys:
 
     @classmethod
     def read(cls, *paths: Path) -> Keys:
-        """Of three files. Raises WeftError."""
+        """Return the keys in three files. Raise WeftError if one cannot be read."""
         return cls(*(read_bytes(path, "key file", "name a file in PEM", MOST_KEY_BYTES).decode("ascii", "replace")
                      for path in paths))
 
 
 def check_address(scheduler: str, found: str = "") -> None:
-    """Raises WeftError for a scheduler that does not ask for keys: whoever reaches it runs code there, and here."""
+    """Raise WeftError for a scheduler that does not ask for keys: whoever reaches it runs code there, and here."""
     if found or not ADDRESS.fullmatch(scheduler):
         wrong = "no HOST:PORT" if scheduler.startswith(TLS) else "no TLS"
         raise WeftError(explain(
@@ -55,9 +55,10 @@ def check_address(scheduler: str, found: str = "") -> None:
 
 
 class Here(Executor):
-    """Does what it is given at once."""
+    """An executor that runs each task at once in this process."""
 
     def submit(self, task: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        """Run a task; return a future that has its result or its error."""
         future: Future[Any] = Future()
         try:
             future.set_result(task(*given, **named))
@@ -68,7 +69,7 @@ class Here(Executor):
 
 @contextlib.contextmanager
 def processes(count: int) -> Iterator[Executor]:
-    """``count`` processes on this machine; for one, this process itself."""
+    """Yield an executor with ``count`` processes on this machine; with 1, this process itself."""
     if count == 1:
         yield Here()
         return
@@ -78,7 +79,7 @@ def processes(count: int) -> Iterator[Executor]:
 
 @contextlib.contextmanager
 def pool(count: int) -> Iterator[Executor]:
-    """``count`` processes beside this one, each of one thread."""
+    """Yield an executor with ``count`` processes beside this one, each of one thread."""
     with _environment(ONE_THREAD):
         executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin)
         try:
@@ -89,9 +90,11 @@ def pool(count: int) -> Iterator[Executor]:
 
 @contextlib.contextmanager
 def dask(count: int, scheduler: str | None, keys: Keys | None = None) -> Iterator[tuple[Executor, int]]:
-    """Workers of the Dask scheduler at an address, or ``count`` of a cluster on this machine; and how many they are.
-    ``keys``: by which the scheduler at an address knows us and we know it; None: those of Dask's configuration.
-    Raises WeftError where Dask is not installed, or nobody answers."""
+    """Yield an executor of a Dask scheduler at an address, or of ``count`` workers on this machine, and how many there
+    are.
+
+    ``keys``: for a scheduler at an address; None: those of Dask's configuration. Raise WeftError if Dask is not
+    installed, or nobody answers."""
     try:
         import cryptography  # noqa: F401  what makes a cluster's keys
         import distributed  # noqa: F401
@@ -114,12 +117,13 @@ def dask(count: int, scheduler: str | None, keys: Keys | None = None) -> Iterato
 
 
 def _begin() -> None:
-    """An interrupt is for the process that searches; when that is gone, killed or not, its workers end too."""
+    """Prepare a worker process: it ignores interrupts, and ends when the process that searches is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
+    """Wait for the parent process to end, then end this one."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])
@@ -128,6 +132,7 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Set environment variables, and restore them at the end."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -1,1 +1,1 @@
-"""The golden machine: what a program means, in numpy. Imports only the contract of ``weft.hw``."""
+"""The golden machine: the meaning of a program, in numpy. It imports only the contract of ``weft.hw``."""

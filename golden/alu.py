@@ -10,10 +10,11 @@ from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.numerics import DataType
 
 Vectors = np.ndarray
-"""int64 of shape [..., lanes]."""
+"""Vectors of scalars, int64 of shape [..., lanes]."""
 
 
 def logical(number: DataType, truth: np.ndarray) -> Vectors:
+    """Return the scalars 1 and 0 for true and false."""
     return truth.astype(np.int64) << number.point
 
 
@@ -35,12 +36,16 @@ OPERATIONS: dict[SimdOpcode, Callable[..., Vectors]] = {
     SimdOpcode.MIN: lambda number, left, right: np.minimum(left, right),
     SimdOpcode.MAX: lambda number, left, right: np.maximum(left, right),
 }
-"""Of the data type and the sources; NoOp and Zero, which have none, get the input. Lookup is a function of its own."""
+"""Opcode -> function of the data type and the sources; NoOp and Zero, without sources, get the input.
+
+Lookup is not in it: see :func:`lookup`."""
 
 
 def lookup(number: DataType, luts: np.ndarray, argument: Vectors) -> list[Vectors]:
-    """[difference to the nearest key, the value of each table there]. ``luts`` [1 + tables, entries, lanes], keys
-    first; the keys' spacing is the lowest power of two in key 1 - key 0."""
+    """Return the difference of ``argument`` to the nearest key, and the value of each table there.
+
+    ``luts`` is [1 + tables, entries, lanes], keys first; the keys' spacing is the lowest power of two in key 1 - key
+    0."""
     lanes = np.arange(luts.shape[2])
     first = luts[0, 0]
     shift = spacing_log2(luts[0, 1] - first, number.width)
@@ -51,6 +56,6 @@ def lookup(number: DataType, luts: np.ndarray, argument: Vectors) -> list[Vector
 
 
 def spacing_log2(difference: Vectors, width: int) -> Vectors:
-    """Trailing zeros of key 1 - key 0; width - 1 where they are equal."""
+    """Return the trailing zeros of key 1 - key 0; width - 1 if the keys are equal."""
     difference = np.where(difference == 0, 1 << (width - 1), difference)
     return np.bitwise_count((difference & -difference) - 1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Whether an instruction is legal, and how the machine stops when it is not. Of several causes the lowest counts."""
+"""Check whether an instruction is legal, and stop the machine if it is not. Of several causes the lowest counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from weft.support.errors import WeftError, explain
 
 
 class MachineStop(WeftError):
-    """The machine refused an instruction; nothing of it has happened. ``instruction`` is its text."""
+    """The error that the machine refused an instruction, before any effect. ``instruction`` is its text."""
 
     def __init__(self, cause: Cause, program_counter: int, instruction: str, allowed: str) -> None:
         super().__init__(explain(f"instruction {program_counter} ({instruction})", f"{CAUSE_TEXTS[cause]} "
@@ -46,7 +46,7 @@ RANGE_CAUSES = {"local": Cause.LOCAL_RANGE, "accumulator": Cause.ACCUMULATOR_RAN
 
 
 class Checker:
-    """Legality of single instructions on one machine."""
+    """The check of single instructions on one machine."""
 
     def __init__(self, isa: Isa, decoder: Decoder) -> None:
         self.isa, self.arch = isa, isa.arch
@@ -56,15 +56,16 @@ class Checker:
         self.reserved = {opcode: self._reserved_bits(opcode) for opcode in isa.opcodes()}
 
     def _reserved_bits(self, opcode: Opcode) -> tuple[int, ...]:
-        """Per operand, the bits that must be zero."""
+        """Return, for each operand, the bits that must be zero."""
         isa = self.isa
         unused = ~isa.used_mask(opcode)
         return tuple(unused >> offset & ((1 << width) - 1)
                      for offset, width in zip(isa.operand_offsets, isa.operand_widths, strict=True))
 
     def check(self, instruction: Instruction, iterations: int | None = None) -> DecodedInstruction | Cause:
-        """The decoded instruction when it is legal, else the cause. ``iterations``: of the loop whose body it belongs
-        to, None outside of one."""
+        """Return the decoded instruction if it is legal, else the cause.
+
+        ``iterations``: of the loop whose body it belongs to, None outside of one."""
         if instruction.opcode not in self.legal_flags:
             return Cause.OPCODE
         opcode = Opcode(instruction.opcode)
@@ -83,25 +84,30 @@ class Checker:
 
     # -- one function per instruction: every cause that applies ----------------------------------------------------
     def no_op(self, operation: NoOp) -> Iterator[Cause]:
+        """Yield the causes against a NoOp: none."""
         yield from ()
 
     def walk(self, memory: str, walk: Walk | None) -> Iterator[Cause]:
+        """Yield the cause if a walk leaves its memory."""
         if walk is not None and walk.last >= self.depths[memory]:
             yield RANGE_CAUSES[memory]
 
     def mat_mul(self, operation: MatMul | Depthwise) -> Iterator[Cause]:
+        """Yield the causes against a MatMul."""
         yield from self.walk("local", operation.local)
         yield from self.walk("accumulator", operation.accumulator)
 
     def data_move(self, operation: DataMove) -> Iterator[Cause]:
+        """Yield the causes against a DataMove."""
         yield from self.walk("local", operation.local)
         yield from self.walk(operation.flow.far_memory, operation.far)
 
     def load_weight(self, operation: LoadWeight) -> Iterator[Cause]:
+        """Yield the causes against a LoadWeight."""
         yield from self.walk("local", operation.local)
 
     def simd(self, operation: Simd, iterations: int) -> Iterator[Cause]:
-        """Addresses as of the last iteration."""
+        """Yield the causes against a SIMD instruction; addresses count up to the last of ``iterations``."""
         for address, stride in ((operation.read, operation.read_stride), (operation.write, operation.write_stride)):
             if address is not None:
                 yield from self.walk("accumulator", Walk(address, iterations, stride))
@@ -111,32 +117,39 @@ class Checker:
             yield Cause.SIMD_REGISTER
 
     def _highest_register(self, operation: Simd) -> int:
+        """Return the highest register that a SIMD instruction reads or writes."""
         opcode = SIMD_OPCODES[operation.opcode]
         read = (operation.left, operation.right)[:simd_argument_count(opcode)]
         written = operation.destination + (self.arch.lut_count if opcode is SimdOpcode.LOOKUP else 0)
         return max(written, *read, 0)
 
     def load_lut(self, operation: LoadLut) -> Iterator[Cause]:
+        """Yield the causes against a LoadLUT."""
         yield from self.walk("local", operation.local)
         if operation.table > self.arch.lut_count:
             yield Cause.LUT_TABLE
 
     def load_scale(self, operation: LoadScale) -> Iterator[Cause]:
+        """Yield the causes against a LoadScale."""
         yield from self.walk("local", operation.local)
 
     def load_activation_table(self, operation: LoadActivationTable) -> Iterator[Cause]:
+        """Yield the causes against a LoadActivationTable."""
         yield from self.walk("local", operation.local)
         if not 1 <= operation.table <= self.arch.activation_tables:
             yield Cause.LUT_TABLE
 
     def simd_loop(self, operation: SimdLoop) -> Iterator[Cause]:
+        """Yield the causes against a SIMD loop's header."""
         if operation.body > self.arch.simd_loop_depth:
             yield Cause.LOOP_BODY
 
     def repeat(self, operation: Repeat) -> Iterator[Cause]:
+        """Yield the cause against a Repeat that cannot be expanded."""
         yield Cause.REPEAT
 
     def configure(self, operation: Configure) -> Iterator[Cause]:
+        """Yield the causes against a Configure."""
         if operation.register not in self.isa.registers:
             yield Cause.REGISTER
         elif illegal_register_value(self.arch, Register(operation.register), operation.value):
@@ -144,7 +157,7 @@ class Checker:
 
     # -- texts -----------------------------------------------------------------------------------------------------
     def allowed(self, cause: Cause) -> str:
-        """What this machine allows where it reports ``cause``."""
+        """Return in words what this machine allows where it reports ``cause``."""
         arch = self.arch
         for memory, range_cause in RANGE_CAUSES.items():
             if cause is range_cause:

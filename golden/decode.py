@@ -1,4 +1,4 @@
-"""From raw instructions to decoded ones, with addresses and sizes. Nothing is checked here, see ``check.py``."""
+"""Decode raw instructions: addresses and sizes. Nothing is checked here, see ``check.py``."""
 
 from __future__ import annotations
 
@@ -13,44 +13,54 @@ from weft.hw.contract.walk import Walk
 
 
 class NoOp(NamedTuple):
+    """A decoded NoOp."""
+
     pass
 
 
 class MatMul(NamedTuple):
+    """A decoded MatMul: walks through local memory and accumulators."""
+
     local: Walk | None
-    """None: the input is zero."""
+    """The walk through local memory; None: the input is zero."""
     accumulator: Walk
     accumulate: bool
 
 
 class Depthwise(NamedTuple):
-    """A MatMul whose lanes keep to themselves."""
+    """A decoded MatMul of a depthwise pass, in which each lane keeps to itself."""
 
     local: Walk | None
-    """None: the input is zero."""
+    """The walk through local memory; None: the input is zero."""
     accumulator: Walk
     accumulate: bool
     origin: int
-    """The tap, from 0, that meets the vector itself."""
+    """The tap, counted from 0, that meets the vector itself."""
     dropped: int
-    """Results at the end of each row that are not written."""
+    """The results at the end of each row that are not written."""
 
 
 class DataMove(NamedTuple):
+    """A decoded DataMove: walks through local memory and the far memory."""
+
     flow: DataFlow
     local: Walk
     far: Walk
 
 
 class LoadWeight(NamedTuple):
+    """A decoded LoadWeight of ``size`` vectors, and of a zero bias row with ``zero_bias``."""
+
     local: Walk | None
-    """None: zero vectors."""
+    """The walk through local memory; None: zero vectors."""
     size: int
     zero_bias: bool
 
 
 class Simd(NamedTuple):
-    """Addresses are those of iteration 0, None where there is no access; strides lead from iteration to iteration."""
+    """A decoded SIMD instruction.
+
+    Addresses are those of iteration 0, None without an access; strides lead from iteration to iteration."""
 
     read: int | None
     write: int | None
@@ -64,29 +74,39 @@ class Simd(NamedTuple):
 
 
 class LoadLut(NamedTuple):
+    """A decoded LoadLUT into ``table`` (0: the keys)."""
+
     local: Walk
     table: int
 
 
 class LoadScale(NamedTuple):
+    """A decoded LoadScale."""
+
     local: Walk
 
 
 class LoadActivationTable(NamedTuple):
+    """A decoded LoadActivationTable into ``table``, counted from 1."""
+
     local: Walk
     table: int
 
 
 class SimdLoop(NamedTuple):
+    """A decoded SIMD loop's header: ``body`` instructions run ``iterations`` times."""
+
     iterations: int
     body: int
 
 
 class Repeat(NamedTuple):
-    """One that the machine cannot expand: a legal one never comes this far."""
+    """A Repeat that the machine cannot expand; legal ones are expanded before they are decoded."""
 
 
 class Configure(NamedTuple):
+    """A decoded Configure."""
+
     register: int
     value: int
 
@@ -97,7 +117,7 @@ DecodedInstruction = (NoOp | MatMul | Depthwise | DataMove | LoadWeight | Simd |
 
 
 class Decoder:
-    """Decodes for one machine, with its Configure registers as they are at the time of the call."""
+    """The decoder of one machine; it uses the Configure registers as they are at the time of the call."""
 
     def __init__(self, isa: Isa, registers: Mapping[Register, int]) -> None:
         self.isa = isa
@@ -105,16 +125,19 @@ class Decoder:
         self._subs: dict[int, tuple[int, int, int, int]] = {}
 
     def decode(self, instruction: Instruction) -> DecodedInstruction:
-        """The opcode, flags and reserved bits must be legal; addresses and numbers need not be."""
+        """Return an instruction decoded.
+
+        Its opcode, flags and reserved bits must be legal; addresses and numbers need not be."""
         return DECODE[Opcode(instruction.opcode)](self, instruction)
 
     def walk(self, instruction: Instruction, field: str, size: int, rows: int = 1, pitch: int = 0) -> Walk:
-        """From the address field ``field``; ``size`` vectors along its stride."""
+        """Return the walk from the address in ``field``: ``size`` vectors along its stride, in ``rows`` rows."""
         operand = operand_of(instruction.opcode, field)
         address, stride = self.isa.address(operand, instruction.operands[operand])
         return Walk(address, size, stride, rows, pitch)
 
     def mat_mul(self, instruction: Instruction) -> MatMul | Depthwise:
+        """Return a MatMul decoded, as Depthwise if the registers say so."""
         size, rows = instruction.raw("size") + 1, self.registers[Register.MAT_MUL_ROWS] + 1
         local = None if instruction.flag("zeroes") else self.walk(
             instruction, "local", size, rows, self.registers[Register.MAT_MUL_LOCAL_PITCH])
@@ -125,41 +148,49 @@ class Decoder:
         return Depthwise(*plain, origin - 1, self.registers[Register.TAP_DROPPED]) if origin else plain
 
     def data_move(self, instruction: Instruction) -> DataMove:
+        """Return a DataMove decoded."""
         size, rows = instruction.raw("size") + 1, self.registers[Register.MOVE_ROWS] + 1
         return DataMove(DataFlow(instruction.flags),
                         self.walk(instruction, "local", size, rows, self.registers[Register.MOVE_LOCAL_PITCH]),
                         self.walk(instruction, "far", size, rows, self.registers[Register.MOVE_FAR_PITCH]))
 
     def load_weight(self, instruction: Instruction) -> LoadWeight:
+        """Return a LoadWeight decoded."""
         size = instruction.raw("size") + 1
         local = None if instruction.flag("zeroes") else self.walk(instruction, "local", size)
         return LoadWeight(local, size, instruction.flag("zero_bias"))
 
     def simd(self, instruction: Instruction) -> Simd:
+        """Return a SIMD instruction decoded."""
         read, write = self.walk(instruction, "read_address", 1), self.walk(instruction, "write_address", 1)
         return Simd(read.base if instruction.flag("read") else None, write.base if instruction.flag("write") else None,
                     instruction.flag("accumulate"), 0 if instruction.flag("hold") else read.stride, write.stride,
                     *self._sub(instruction.raw("sub")))
 
     def _sub(self, raw: int) -> tuple[int, int, int, int]:
-        """Programs use few different sub-instructions, so each is unpacked once."""
+        """Return a sub-instruction unpacked, from a cache, because programs use few different ones."""
         if raw not in self._subs:
             self._subs[raw] = self.isa.unpack_sub(raw)
         return self._subs[raw]
 
     def load_lut(self, instruction: Instruction) -> LoadLut:
+        """Return a LoadLUT decoded."""
         return LoadLut(self.walk(instruction, "local", self.isa.arch.lut_depth), instruction.raw("table"))
 
     def load_scale(self, instruction: Instruction) -> LoadScale:
+        """Return a LoadScale decoded."""
         return LoadScale(self.walk(instruction, "local", SCALE_VECTORS))
 
     def load_activation_table(self, instruction: Instruction) -> LoadActivationTable:
+        """Return a LoadActivationTable decoded."""
         return LoadActivationTable(self.walk(instruction, "local", TABLE_ENTRIES), instruction.raw("table"))
 
     def simd_loop(self, instruction: Instruction) -> SimdLoop:
+        """Return a SIMD loop's header decoded."""
         return SimdLoop(instruction.raw("iterations") + 1, instruction.raw("body") + 1)
 
     def configure(self, instruction: Instruction) -> Configure:
+        """Return a Configure decoded."""
         return Configure(instruction.raw("register"), instruction.raw("value"))
 
 

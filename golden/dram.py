@@ -1,8 +1,7 @@
 """One DRAM port's memory: a byte-addressed, sparse space of 2**axi_address_width bytes, zero at first.
 
 Vector v of a window which starts at block ``offset_blocks`` lies at byte offset_blocks * 64 KiB + v * vector_bytes;
-scalars are little-endian, sign-extended when written, cut to the type's width when read.
-"""
+scalars are little-endian, sign-extended when written, cut to the type's width when read."""
 
 from __future__ import annotations
 
@@ -17,14 +16,16 @@ from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.support.errors import WeftError, explain
 
 MOST_ADDRESS_BITS = 40
-"""A larger address space is cut to this many bits: the largest that every kernel maps."""
+"""The most address bits of a memory, the most that every kernel maps; larger spaces are cut."""
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 CHUNK_BYTES = 1 << 20
 
 
 class Dram:
-    """Content lives in a sparse file mapped MAP_SHARED: the one at ``path`` (created or extended when needed, so that
-    a simulator which maps it sees the same memory), or an anonymous one in RAM."""
+    """The memory behind a DRAM port.
+
+    Its content lives in a sparse file mapped MAP_SHARED. With ``path`` it is that file (created or extended when
+    needed), so that a simulator which maps it sees the same memory; otherwise an anonymous one in RAM."""
 
     def __init__(self, arch: Arch, path: Path | None = None) -> None:
         self.number = arch.number
@@ -39,30 +40,31 @@ class Dram:
         """The whole space; reading a hole gives zeros."""
 
     def __del__(self) -> None:
+        """Close the file."""
         if hasattr(self, "_file"):
             os.close(self._file)
 
     # -- vectors ---------------------------------------------------------------------------------------------------
     def read(self, address: int, size: int, offset_blocks: int = 0, stride: int = 1) -> np.ndarray:
-        """Vectors address, address + stride, ... -> int64 [size, lanes]."""
+        """Return the vectors address, address + stride, ... as int64 [size, lanes]."""
         stored = self._vectors(address, size, offset_blocks, stride)
         return self.number.truncate(stored.astype(np.int64))
 
     def write(self, address: int, values: np.ndarray, offset_blocks: int = 0, stride: int = 1) -> None:
-        """int64 [size, lanes] -> vectors address, address + stride, ..."""
+        """Write int64 [size, lanes] to the vectors address, address + stride, ..."""
         self._vectors(address, len(values), offset_blocks, stride)[...] = values
 
     def gather(self, addresses: np.ndarray, offset_blocks: int = 0) -> np.ndarray:
-        """The vectors at any addresses -> int64 [len(addresses), lanes]."""
+        """Return the vectors at any addresses, int64 [len(addresses), lanes]."""
         stored = self._vectors(0, int(np.max(addresses)) + 1, offset_blocks, 1)[addresses]
         return self.number.truncate(stored.astype(np.int64))
 
     def scatter(self, addresses: np.ndarray, values: np.ndarray, offset_blocks: int = 0) -> None:
-        """Write vectors to any addresses; of equal addresses the last value stays."""
+        """Write vectors to any addresses; among equal addresses the last value stays."""
         self._vectors(0, int(np.max(addresses)) + 1, offset_blocks, 1)[addresses] = values
 
     def _vectors(self, address: int, size: int, offset_blocks: int, stride: int) -> np.ndarray:
-        """A view [size, lanes] of stored scalars."""
+        """Return a view [size, lanes] of stored scalars. Raise WeftError beyond the memory."""
         start = offset_blocks * DRAM_OFFSET_BYTES + address * self.vector_bytes
         end = start + ((size - 1) * stride + 1) * self.vector_bytes
         if start < 0 or end > self.size:
@@ -76,11 +78,11 @@ class Dram:
         self.bytes[address:address + len(content)] = np.frombuffer(content, np.uint8)
 
     def fill(self, start: int, end: int, value: int) -> None:
-        """Set bytes start..end-1, for example to guard words."""
+        """Set the bytes start..end-1 to ``value``, for example to guard words."""
         self.bytes[start:end] = value
 
     def extents(self) -> Iterator[tuple[int, int]]:
-        """Ascending byte ranges (start, end) outside of which everything is zero."""
+        """Yield ascending byte ranges (start, end) outside of which everything is zero."""
         end = 0
         while end < self.size:
             try:
@@ -94,7 +96,7 @@ class Dram:
 
 
 def differences(a: Dram, b: Dram, limit: int | None = None) -> list[tuple[int, int, int]]:
-    """(byte address, byte of a, byte of b) wherever two memories differ, ascending, at most ``limit``."""
+    """Return (byte address, byte of a, byte of b) where two memories differ, ascending, at most ``limit``."""
     found: list[tuple[int, int, int]] = []
     for start, end in _chunks([*a.extents(), *b.extents()], min(a.size, b.size)):
         left, right = a.bytes[start:end], b.bytes[start:end]
@@ -107,7 +109,7 @@ def differences(a: Dram, b: Dram, limit: int | None = None) -> list[tuple[int, i
 
 
 def _chunks(extents: list[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:
-    """The union of byte ranges, in pieces of at most CHUNK_BYTES."""
+    """Yield the union of byte ranges, in pieces of at most CHUNK_BYTES."""
     done = 0
     for start, end in sorted(extents):
         for low in range(max(start, done), min(end, size), CHUNK_BYTES):

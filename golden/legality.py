@@ -1,8 +1,7 @@
-"""Where a machine would stop in a program, without running it: the golden machine's checks on all instructions at once.
+"""Find where a machine would stop in a program, without running it: all instructions are checked at once.
 
-An array finds the first instruction that may not be; ``check.py``, which the machine itself asks, says why. What
-decides is only what stands before: Configure registers, and the SIMD loop whose body an instruction belongs to.
-"""
+An array finds the first illegal instruction; ``check.py``, which the machine itself asks, says why. What is legal only
+depends on earlier instructions: Configure registers, and the SIMD loop whose body an instruction belongs to."""
 
 from __future__ import annotations
 
@@ -22,17 +21,16 @@ from weft.hw.contract.walk import Walk
 
 DRAM_WALK = np.dtype([(name, "i8") for name in ("instruction", "flow", "window", "base", "stride", "size", "rows",
                                                 "pitch")])
-"""A DataMove's side in DRAM: its instruction, its DataFlow, the block that its window starts at, and the walk."""
+"""The record of a DataMove's side in DRAM: instruction, DataFlow, first block of its window, and the walk."""
 OPCODES = 16
 SIMD_OPCODES = 32
 PROGRAM_COUNTERS = 1 << 32
 
 
 def first_stop(program: bytes, arch: Arch) -> MachineStop | None:
-    """The stop of a machine after reset, with its cause and program counter; None where it comes to the end.
+    """Return the stop of a machine after reset, with its cause and program counter; None if the program is legal.
 
-    Raises IsaError when the program is truncated. Takes some 1 us an instruction.
-    """
+    Raise IsaError if the program is truncated. It takes some 1 us an instruction."""
     isa = Isa(arch)
     table = isa.split(program)
     illegal = np.flatnonzero(_Table(isa, table).illegal())
@@ -40,19 +38,20 @@ def first_stop(program: bytes, arch: Arch) -> MachineStop | None:
 
 
 def dram_moves(program: bytes, arch: Arch) -> np.ndarray:
-    """[3, n] of each DataMove from or to a DRAM, in a legal program: its DataFlow, first and last address."""
+    """Return [3, n] of each DataMove from or to a DRAM in a legal program: DataFlow, first and last address."""
     isa = Isa(arch)
     return _Table(isa, isa.split(program)).dram_moves()
 
 
 def dram_walks(program: bytes, arch: Arch) -> np.ndarray:
-    """DRAM_WALK [n] of each DataMove from or to a DRAM, in a legal program."""
+    """Return DRAM_WALK [n] of each DataMove from or to a DRAM in a legal program."""
     isa = Isa(arch)
     return _Table(isa, isa.split(program)).dram_walks()
 
 
 def _stop(isa: Isa, table: np.ndarray, index: int) -> MachineStop:
-    """The reason, by the machine's own checker in the state that the instructions before have left."""
+    """Return the stop at instruction ``index``, by the machine's own checker in the state after earlier
+    instructions."""
     before = _Table(isa, table[:, :index + 1])
     registers = {register: int(before.register(register)[index]) for register in isa.registers}
     counter = before.register(Register.PROGRAM_COUNTER)[index]
@@ -67,7 +66,7 @@ def _stop(isa: Isa, table: np.ndarray, index: int) -> MachineStop:
 
 
 class _Table:
-    """Columns of a program, [instructions] each. What they say of an instruction holds if all before it are legal."""
+    """Columns of a program, [instructions] each. An entry is right if all instructions before are legal."""
 
     def __init__(self, isa: Isa, table: np.ndarray) -> None:
         self.isa, self.arch = isa, isa.arch
@@ -76,7 +75,7 @@ class _Table:
         self.in_body, self.iterations = self._loops()
 
     def _loops(self) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each instruction belongs to the body of a loop, and how many iterations the newest loop has."""
+        """Return which instructions belong to the body of a loop, and the iterations of the newest loop."""
         headers = np.flatnonzero(self.opcode == Opcode.SIMD_LOOP)
         ends = np.minimum(headers + 1 + self.operands[1][headers] + 1, self.count)
         inside = np.zeros(self.count + 2, np.int64)
@@ -87,26 +86,28 @@ class _Table:
         return np.cumsum(inside)[:self.count] > 0, np.where(before < 0, 1, self.operands[0][before] + 1)
 
     def _newest(self, sets: np.ndarray) -> np.ndarray:
-        """The index of the last true element so far, -1 where there is none."""
+        """Return the index of the last true element so far, -1 if there is none."""
         return np.maximum.accumulate(np.where(sets, np.arange(self.count), -1)) if self.count else np.arange(0)
 
     def sets(self, register: Register) -> np.ndarray:
+        """Return which instructions configure ``register``."""
         return (self.opcode == Opcode.CONFIGURE) & (self.operands[0] == register)
 
     def register(self, register: Register) -> np.ndarray:
-        """What it holds at each instruction, a Configure of it included."""
+        """Return the value of a register at each instruction, a Configure of it included."""
         newest = self._newest(self.sets(register))
         return np.where(newest < 0, self.isa.registers[register].reset, self.operands[1][newest])
 
     # -- what may not be -------------------------------------------------------------------------------------------
     def illegal(self) -> np.ndarray:
+        """Return which instructions are illegal."""
         found = self._forms() | (self.in_body & (self.opcode != Opcode.SIMD)) | (self.opcode == Opcode.REPEAT)
         for check in (self._spans, self._simd, self._configure, self._tables):
             found |= check()
         return found
 
     def _forms(self) -> np.ndarray:
-        """Opcodes, flags and bits that no field names."""
+        """Return which instructions have an illegal opcode, illegal flags, or bits set that no field has."""
         flags = np.zeros((OPCODES, 16), bool)
         used: np.ndarray = np.zeros((OPCODES, 3), np.int64)
         for opcode in self.isa.opcodes():
@@ -119,22 +120,22 @@ class _Table:
         return ~legal | np.logical_or.reduce(reserved)
 
     def _flag(self, opcode: Opcode, name: str) -> np.ndarray:
-        """Whether a flag of that opcode is set, of any instruction: for those that have the opcode."""
+        """Return which instructions set a flag; this is only meaningful for those with that opcode."""
         return self.flags >> flag_bit(opcode, name) & 1 == 1
 
     def _address(self, operand: int) -> tuple[Any, Any]:
+        """Return address and stride in an operand of each instruction."""
         address, log2 = self.isa.address_widths[operand], self.isa.stride_widths[operand]
         raw = self.operands[operand]
         return raw & (1 << address) - 1, 1 << (raw >> address & (1 << log2) - 1)
 
     def _last(self, operand: int, size: Any, rows: Any = 1, pitch: Any = 0) -> Any:
-        """The highest address of a walk."""
+        """Return the highest address of each instruction's walk."""
         base, stride = self._address(operand)
         return Walk(base, size, stride, rows, pitch).last
 
     def _spans(self) -> np.ndarray:
-        """Ranges of MatMul, DataMove, LoadWeight, LoadLUT, LoadScale and LoadActivationTable that leave their
-        memory."""
+        """Return which instructions have a range that leaves its memory, except SIMD instructions."""
         opcode, flags, arch = self.opcode, self.flags, self.arch
         mat_mul, move, load = (opcode == code for code in (Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT))
         size = np.where(load, self.operands[1], self.operands[2]) + 1
@@ -157,6 +158,7 @@ class _Table:
                 | ((mat_mul | move) & (self._last(1, size, rows, far) >= far_depth)))
 
     def dram_walks(self) -> np.ndarray:
+        """Return DRAM_WALK [n] of each DataMove from or to a DRAM."""
         there = np.flatnonzero((self.opcode == Opcode.DATA_MOVE) & (self.flags <= DataFlow.LOCAL_TO_DRAM1))
         found = np.zeros(len(there), DRAM_WALK)
         first = np.isin(self.flags, [flow for flow in DataFlow if flow.far_memory == "dram0"])
@@ -170,13 +172,14 @@ class _Table:
         return found
 
     def dram_moves(self) -> np.ndarray:
+        """Return [3, n] of each DataMove from or to a DRAM: DataFlow, first and last address."""
         rows, pitch = self.register(Register.MOVE_ROWS) + 1, self.register(Register.MOVE_FAR_PITCH)
         last = self._last(1, self.operands[2] + 1, rows, pitch)
         there = (self.opcode == Opcode.DATA_MOVE) & (self.flags <= DataFlow.LOCAL_TO_DRAM1)
         return np.stack([self.flags, self._address(1)[0], last])[:, there]
 
     def _simd(self) -> np.ndarray:
-        """Addresses of the last iteration, operations and registers."""
+        """Return which SIMD instructions have illegal addresses (of the last iteration), operations or registers."""
         simd, depth = self.opcode == Opcode.SIMD, self.arch.accumulator_depth
         iterations = np.where(self.in_body, self.iterations, 1)
         read = self._last(1, np.where(self._flag(Opcode.SIMD, "hold"), 1, iterations))
@@ -193,6 +196,7 @@ class _Table:
         return simd & (beyond | (count < 0) | (registers > self.arch.simd_registers_depth))
 
     def _configure(self) -> np.ndarray:
+        """Return which instructions configure an unknown register, or one with an illegal value."""
         register, value = self.operands[:2]
         low: np.ndarray = np.zeros(max(Register) + 1, np.int64)
         high: np.ndarray = np.full(max(Register) + 1, -1, np.int64)
@@ -205,7 +209,7 @@ class _Table:
         return (self.opcode == Opcode.CONFIGURE) & ~legal
 
     def _tables(self) -> np.ndarray:
-        """Tables that the machine does not have, bodies that are too long."""
+        """Return which instructions name a table that the machine lacks, or a loop body that is too long."""
         too_far = (self.opcode == Opcode.LOAD_LUT) & (self.operands[1] > self.arch.lut_count)
         too_far |= (self.opcode == Opcode.LOAD_ACTIVATION_TABLE) & ((self.operands[1] < 1)
                                                                | (self.operands[1] > self.arch.activation_tables))

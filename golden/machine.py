@@ -1,10 +1,8 @@
 """The golden machine: the memory that a program leaves when its instructions run one after another.
 
-This is the definition the hardware is compared with (docs/architecture.md,
-docs/decisions/meaning-of-programs.md).
-``EXECUTE`` names one small method per instruction; ``decode`` says what an instruction names, ``check`` whether it
-is legal, ``simd`` and ``alu`` what the SIMD unit computes, ``dram`` what lies behind a DRAM port.
-"""
+This is the definition the hardware is compared with (docs/architecture.md, docs/decisions/meaning-of-programs.md).
+``EXECUTE`` names one small method per instruction. ``decode`` says what an instruction names, ``check`` whether it is
+legal, ``simd`` and ``alu`` compute the SIMD unit's results, ``dram`` is the memory behind a DRAM port."""
 
 from __future__ import annotations
 
@@ -50,8 +48,7 @@ class Machine:
 
     ``weights`` row 0 is the bias, row 1 + i belongs to lane i of the input; ``luts`` table 0 holds the keys; ``scales``
     are the bytes of LoadScale, ``activation_tables`` [tables, entries, lanes] of LoadActivationTable, table 1 first.
-    ``registers`` hold what the values of Configure mean.
-    """
+    ``registers`` hold the decoded values of Configure registers."""
 
     def __init__(self, arch: Arch, dram0: Dram | None = None, dram1: Dram | None = None) -> None:
         self.arch, self.isa = arch, Isa(arch)
@@ -77,10 +74,12 @@ class Machine:
 
     @property
     def dram0(self) -> Dram:
+        """The memory behind DRAM port 0."""
         return self.drams["dram0"]
 
     @property
     def dram1(self) -> Dram:
+        """The memory behind DRAM port 1."""
         return self.drams["dram1"]
 
     def soft_reset(self) -> None:
@@ -92,13 +91,15 @@ class Machine:
         self.program_counter = 0
 
     def _reset_registers(self) -> None:
+        """Set all Configure registers to their reset values."""
         self.registers.update({register: spec.reset for register, spec in self.isa.registers.items()})
 
     # -- running ---------------------------------------------------------------------------------------------------
     def run(self, program: bytes, progress: Callable[[int, int], None] | None = None) -> None:
-        """Run a ``.tprog``. ``progress(done, total)`` is called now and then. Raises MachineStop at an illegal
-        instruction, and again until :meth:`soft_reset`; IsaError, before anything runs, where Repeats make more
-        instructions than tools take. A loop body may continue in the next program."""
+        """Run a ``.tprog``. ``progress(done, total)`` is called now and then.
+
+        Raise MachineStop at an illegal instruction, and again until :meth:`soft_reset`. Raise IsaError, before anything
+        runs, if Repeats make more instructions than tools take. A loop body may continue in the next program."""
         words = self.isa.words(program)
         done, total = 0, int(self._history.counts(words).sum())
         for word in words.T.tolist():
@@ -111,7 +112,7 @@ class Machine:
             progress(total, total)
 
     def step(self, instruction: Instruction) -> None:
-        """Check and run one instruction, which is no Repeat but one that cannot be expanded."""
+        """Check and run one instruction; a Repeat must have been expanded, or is refused."""
         if self.stopped:
             raise self.stopped
         operation = self._checker.check(instruction, self._loop[0].iterations if self._loop else None)
@@ -125,12 +126,12 @@ class Machine:
 
     # -- ways into and out of the accumulators ---------------------------------------------------------------------
     def requantize(self, values: np.ndarray) -> np.ndarray:
-        """Accumulators -> int64 scalars, as the SIMD unit reads them."""
+        """Return accumulator values as int64 scalars, as the SIMD unit reads them."""
         return self.arch.scheme.requantize(values, self.registers[Register.OUTPUT_SHIFT]).astype(np.int64)
 
     def count_saturated(self, values: np.ndarray, scalars: np.ndarray, requantization: OutputRescale,
                         relu: bool = False) -> None:
-        """Count the accumulator values that lost by leaving as ``scalars``, for the instruction that moves them."""
+        """Count the accumulator values that saturated when they became ``scalars``, for the current instruction."""
         number = self.arch.number
         inside = scalars.max(initial=0) < number.maximum and scalars.min(initial=0) > number.minimum
         if inside and requantization.table is None:
@@ -140,24 +141,26 @@ class Machine:
             self.saturated[self.counters["instructions"] - 1] += count
 
     def rescale_input(self, scalars: np.ndarray) -> np.ndarray:
-        """Scalars -> accumulator values, as the SIMD unit writes them."""
+        """Return scalars as accumulator values, as the SIMD unit writes them."""
         return self.arch.scheme.rescale_input(scalars, self._register(Register.INPUT_SHIFT))
 
     def _register(self, register: Register, absent: int = 0) -> int:
-        """``absent``: what a machine without this register works with."""
+        """Return a register's value, ``absent`` on machines without it."""
         return self.registers.get(register, absent)
 
     def store(self, where: slice | int | np.ndarray, values: np.ndarray, accumulate: bool) -> None:
-        """Overwrite or add, with one saturation; no address may come twice in ``where``."""
+        """Overwrite accumulators or add to them, with one saturation; ``where`` may name no address twice."""
         numbers = self.arch.scheme
         self.accumulators[where] = (numbers.accumulate(self.accumulators[where], values) if accumulate
                                     else numbers.store(values))
 
     # -- one method per instruction --------------------------------------------------------------------------------
     def no_op(self, operation: NoOp) -> None:
+        """Do nothing."""
         pass
 
     def mat_mul(self, operation: MatMul) -> None:
+        """Run a MatMul."""
         walk = operation.accumulator
         values = self._column_sums(operation.local, walk.size * walk.rows)
         for row, where in enumerate(walk.slices()):
@@ -165,7 +168,7 @@ class Machine:
         self.counters["mat_mul_vectors"] += len(values)
 
     def _column_sums(self, local: Walk | None, size: int) -> np.ndarray:
-        """Bias plus input times weights for each vector; the bias alone for zero input."""
+        """Return bias plus input times weights for each vector; the bias alone for zero input."""
         numbers = self.arch.scheme
         bias = numbers.rescale_bias(self.weights[0], self._register(Register.INPUT_SHIFT))
         if local is None:
@@ -174,7 +177,9 @@ class Machine:
         return numbers.mac(activations, self.weights[1:], bias)
 
     def depthwise(self, operation: Depthwise) -> None:
-        """Each lane's sum over the taps of its neighbours in the row; beyond the row they are zero."""
+        """Run a depthwise pass: each lane's sum over the taps of its neighbours in the row.
+
+        Beyond the row neighbours are zero."""
         walk = operation.accumulator
         bias = self._column_sums(None, 1)[0]
         zeros = np.broadcast_to(bias, (walk.size, len(bias)))
@@ -187,8 +192,10 @@ class Machine:
         self.counters["mat_mul_vectors"] += walk.size * walk.rows
 
     def _tap_sums(self, row: np.ndarray, origin: int, bias: np.ndarray) -> np.ndarray:
-        """The sums [size, lanes] of a ``row`` of activations [size, lanes]. A tap has ``tap_rows`` rows of weights,
-        and as many lanes side by side one each: all of them add to all of these lanes."""
+        """Return the sums [size, lanes] of a ``row`` of activations [size, lanes].
+
+        A tap has ``tap_rows`` rows of weights, and each of as many adjacent lanes has one of them: all of them add to
+        all of these lanes."""
         taps, sides = self.arch.depthwise_taps, self.arch.tap_rows
         beyond = np.pad(row, ((origin, taps - 1 - origin), (0, 0)))
         sums = np.empty((len(row), len(bias)), bias.dtype)
@@ -200,28 +207,33 @@ class Machine:
         return sums
 
     def _activations(self, where: slice | np.ndarray) -> np.ndarray:
+        """Return vectors of local memory as activations, without their zero point."""
         return self.arch.scheme.activations(self.local[where], self._register(Register.ACTIVATION_ZERO_POINT))
 
     def data_move(self, operation: DataMove) -> None:
+        """Run a DataMove."""
         move = MOVE[operation.flow]
         for local, far in zip(operation.local.slices(), operation.far.slices(), strict=True):
             move(self, operation.flow, local, far)
         self.counters["moved_vectors"] += operation.local.size * operation.local.rows
 
     def _from_dram(self, flow: DataFlow, local: slice, far: slice) -> None:
+        """Copy a row of vectors from a DRAM to local memory."""
         dram, offset = self._dram(flow)
         self.local[local] = dram.read(far.start, len(range(far.start, far.stop, far.step)), offset, far.step)
 
     def _to_dram(self, flow: DataFlow, local: slice, far: slice) -> None:
+        """Copy a row of vectors from local memory to a DRAM."""
         dram, offset = self._dram(flow)
         dram.write(far.start, self.local[local], offset, far.step)
 
     def _dram(self, flow: DataFlow) -> tuple[Dram, int]:
-        """The port's memory and where its window starts."""
+        """Return the memory of a data flow, and the block where its window starts."""
         offset = Register.DRAM0_OFFSET if flow.far_memory == "dram0" else Register.DRAM1_OFFSET
         return self.drams[flow.far_memory], self.registers[offset]
 
     def _from_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
+        """Requantize a row of accumulators into local memory."""
         table = self._register(Register.ACTIVATION_TABLE)
         requantization = OutputRescale(self._register(Register.OUTPUT_SHIFT),
                                        self._register(Register.OUTPUT_ZERO_POINT), self.scales,
@@ -233,13 +245,14 @@ class Machine:
         self.local[local] = scalars
 
     def _to_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
+        """Rescale a row of vectors of local memory into the accumulators."""
         rescaling = InputRescale(self._register(Register.INPUT_SHIFT), self._register(Register.INPUT_ZERO_POINT),
                             self._register(Register.INPUT_MULTIPLIER, 1))
         values = self.arch.scheme.move_in(self.local[local], rescaling)
         self.store(far, values, flow is DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE)
 
     def load_weight(self, operation: LoadWeight) -> None:
-        """Shift rows in from the bias' end, the lowest address last."""
+        """Run a LoadWeight: shift rows in from the bias' end, the lowest address last."""
         rows = np.zeros((min(operation.size, len(self.weights)), self.arch.array_size), np.int64)
         if operation.local is not None:
             rows = np.concatenate([self.local[where] for where in operation.local.slices()])
@@ -247,6 +260,7 @@ class Machine:
         self.weights = np.concatenate([bias, rows, self.weights])[:len(self.weights)]
 
     def simd(self, operation: Simd) -> None:
+        """Run a SIMD instruction, or collect it if a loop's body is not complete."""
         if self._loop is None:
             simd.run_once(self, operation, self.simd_registers)
             return
@@ -257,21 +271,26 @@ class Machine:
             self._loop = None
 
     def simd_loop(self, operation: SimdLoop) -> None:
+        """Begin a SIMD loop."""
         self._loop = operation, []
 
     def load_lut(self, operation: LoadLut) -> None:
+        """Run a LoadLUT."""
         for where in operation.local.slices():
             self.luts[operation.table] = self.local[where]
 
     def load_scale(self, operation: LoadScale) -> None:
+        """Run a LoadScale."""
         for where in operation.local.slices():
             self.scales = self.local[where].copy()
 
     def load_activation_table(self, operation: LoadActivationTable) -> None:
+        """Run a LoadActivationTable."""
         for where in operation.local.slices():
             self.activation_tables[operation.table - 1] = self.local[where]
 
     def configure(self, operation: Configure) -> None:
+        """Run a Configure."""
         register = Register(operation.register)
         self.registers[register] = self.isa.registers[register].value(operation.value)
         if register is Register.PROGRAM_COUNTER:

@@ -1,9 +1,7 @@
-"""Whether programs that run side by side on one memory mean the same in any order: no two cores touch a byte that one
-of them writes.
+"""Check that programs of several cores on one memory mean the same in any order.
 
-Programs do not branch, so this is decided before they run, and exactly: first by the ranges of whole DataMoves, then,
-where these meet, by the vectors that they touch.
-"""
+They do if no two cores touch a byte that one of them writes. Programs do not branch, so this is decided before they
+run, and exactly: first by the ranges of whole DataMoves, then, if these overlap, by the vectors that they touch."""
 
 from __future__ import annotations
 
@@ -18,16 +16,16 @@ from weft.hw.contract.instructions import DataFlow
 from weft.support.errors import WeftError, explain
 
 MOST_RUNS = 1 << 24
-"""The most runs of vectors that are looked at one by one."""
+"""The most runs of vectors that are compared one by one."""
 _READS = (DataFlow.DRAM0_TO_LOCAL, DataFlow.DRAM1_TO_LOCAL)
 _RUN = np.dtype([("memory", "i1"), ("core", "i1"), ("writes", "?"), ("instruction", "i4"), ("start", "i8"),
                  ("end", "i8")])
-"""Bytes ``start``..``end`` - 1 of a DRAM that an instruction of a core reads or writes."""
+"""The record of a run: bytes ``start``..``end`` - 1 of a DRAM that an instruction of a core reads or writes."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Bytes ``start``..``end`` - 1 of a DRAM, by an instruction of a core's program."""
+    """An access to bytes ``start``..``end`` - 1 of a DRAM, by an instruction of a core's program."""
 
     core: int
     program_counter: int
@@ -36,24 +34,26 @@ class Access:
     end: int
 
     def __str__(self) -> str:
+        """Return core, instruction and bytes as text."""
         return (f"core {self.core}, instruction {self.program_counter}, which {'writes' if self.writes else 'reads'} "
                 f"bytes {self.start}..{self.end - 1}")
 
 
 @dataclass(frozen=True)
 class Race:
-    """Two accesses of ``memory`` ("dram0", "dram1") whose order nobody settles."""
+    """Two accesses of ``memory`` ("dram0", "dram1") in no defined order, at least one of them a write."""
 
     memory: str
     accesses: tuple[Access, Access]
 
     def __str__(self) -> str:
+        """Return both accesses as text."""
         first, second = self.accesses
         return f"{self.memory}: {first}, and {second}"
 
 
 class RaceError(WeftError):
-    """Programs that may not run side by side."""
+    """The error for programs that may not run side by side."""
 
     def __init__(self, race: Race) -> None:
         super().__init__(explain("programs of several cores", f"a race in {race}",
@@ -63,14 +63,14 @@ class RaceError(WeftError):
 
 
 def check_races(programs: Sequence[bytes], arch: Arch) -> None:
-    """Raises RaceError where legal programs, one a core, would race; WeftError where they are too large to tell."""
+    """Raise RaceError if legal programs, one a core, would race; WeftError if they are too large to tell."""
     race = first_race(programs, arch)
     if race is not None:
         raise RaceError(race)
 
 
 def first_race(programs: Sequence[bytes], arch: Arch) -> Race | None:
-    """Return the race of legal programs at the lowest address, None where there is none."""
+    """Return the race of legal programs at the lowest address, or None."""
     walks = [dram_walks(program, arch) for program in programs]
     spans = np.concatenate([_runs(walk, core, arch, whole=True) for core, walk in enumerate(walks)])
     if _meeting(spans) is None:
@@ -85,7 +85,7 @@ def first_race(programs: Sequence[bytes], arch: Arch) -> Race | None:
 
 
 def _runs(walk: np.ndarray, core: int, arch: Arch, *, whole: bool) -> np.ndarray:
-    """_RUN of a core's DataMoves: the ``whole`` range of each, or each run of vectors without a gap."""
+    """Return _RUN of a core's DataMoves: the ``whole`` range of each, or each run of vectors without a gap."""
     apart = walk["stride"] != 1
     rows, pieces = (np.ones(len(walk), np.int64),) * 2 if whole else (walk["rows"], np.where(apart, walk["size"], 1))
     which = np.repeat(np.arange(len(walk)), rows * pieces)
@@ -105,7 +105,7 @@ def _runs(walk: np.ndarray, core: int, arch: Arch, *, whole: bool) -> np.ndarray
 
 
 def _meeting(runs: np.ndarray) -> tuple[np.void, np.void] | None:
-    """Return two runs of different cores with a byte in common that one writes, None where there are none."""
+    """Return two runs of different cores with a byte in common that one writes, or None."""
     for memory in (0, 1):
         here = np.sort(runs[runs["memory"] == memory], order="start")
         for core in np.unique(here["core"]):
@@ -123,6 +123,7 @@ def _meeting(runs: np.ndarray) -> tuple[np.void, np.void] | None:
 
 
 def _race(*runs: np.void) -> Race:
+    """Return the race of two runs, that of the lower core first."""
     first, second = sorted(runs, key=lambda run: int(run["core"]))
     accesses = [Access(int(run["core"]), int(run["instruction"]), bool(run["writes"]), int(run["start"]),
                        int(run["end"])) for run in (first, second)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run_once(machine: Machine, simd: Simd, registers: np.ndarray, iteration: int = 0) -> None:
-    """One instruction, as in iteration ``iteration`` of a loop; registers [simd_registers_depth, lanes]."""
+    """Run one instruction, as in iteration ``iteration`` of a loop; registers [simd_registers_depth, lanes]."""
     input = np.zeros(machine.arch.array_size, np.int64)
     if simd.read is not None:
         input = read(machine, simd, simd.read + iteration * simd.read_stride)
@@ -28,8 +28,10 @@ def run_once(machine: Machine, simd: Simd, registers: np.ndarray, iteration: int
 
 
 def read(machine: Machine, simd: Simd, where: int | np.ndarray) -> np.ndarray:
-    """Scalars of the accumulators. What a limit or a table makes of a saturated one is the same as of the number
-    itself, or nearly so: counted are those that are kept, by maxima."""
+    """Return accumulators as scalars, and count saturated ones of maxima.
+
+    A limit or a table gives about the same for a saturated number as for the number itself, so only those count that a
+    maximum keeps."""
     values = machine.accumulators[where]
     scalars = machine.requantize(values)
     if simd.opcode == SimdOpcode.MAX:
@@ -38,7 +40,7 @@ def read(machine: Machine, simd: Simd, where: int | np.ndarray) -> np.ndarray:
 
 
 def compute(machine: Machine, simd: Simd, input: np.ndarray, registers: np.ndarray) -> np.ndarray:
-    """The output; registers [simd_registers_depth, ..., lanes] change in place."""
+    """Return the output of an instruction; registers [simd_registers_depth, ..., lanes] change in place."""
     number, opcode, destination = machine.arch.number, SimdOpcode(simd.opcode), simd.destination
     sources = (simd.left, simd.right)[:simd_argument_count(opcode)] or (0,)
     arguments = [input if source == 0 else registers[source - 1] for source in sources]
@@ -53,7 +55,9 @@ def compute(machine: Machine, simd: Simd, input: np.ndarray, registers: np.ndarr
 
 
 def run_loop(machine: Machine, iterations: int, body: list[Simd]) -> None:
-    """Each iteration works on a copy of the registers, which the loop leaves as they were; accumulators keep the
+    """Run a SIMD loop.
+
+    Each iteration works on a copy of the registers, so that the loop leaves them unchanged; accumulators keep the
     sequential meaning."""
     if iterations_are_independent(iterations, body):
         run_iterations_together(machine, iterations, body)
@@ -65,7 +69,9 @@ def run_loop(machine: Machine, iterations: int, body: list[Simd]) -> None:
 
 
 def run_iterations_together(machine: Machine, iterations: int, body: list[Simd]) -> None:
-    """Each instruction for all iterations before the next one; registers [simd_registers_depth, iterations, lanes]."""
+    """Run each instruction for all iterations before the next instruction.
+
+    Registers become [simd_registers_depth, iterations, lanes]."""
     registers = np.repeat(machine.simd_registers[:, None], iterations, axis=1)
     step = np.arange(iterations)
     for simd in body:
@@ -78,8 +84,10 @@ def run_iterations_together(machine: Machine, iterations: int, body: list[Simd])
 
 
 def iterations_are_independent(iterations: int, body: list[Simd]) -> bool:
-    """Whether no iteration touches what another one writes: each write sequence is identical with or disjoint from
-    every other sequence. Strides of writes are 1 or more, so that a sequence never meets itself."""
+    """Tell whether no iteration touches what another one writes.
+
+    Each write sequence must be identical with or disjoint from every other sequence. Strides of writes are 1 or more,
+    so that a sequence never meets itself."""
     step = np.arange(iterations)
     writes = {(simd.write, simd.write_stride) for simd in body if simd.write is not None}
     reads = {(simd.read, simd.read_stride) for simd in body if simd.read is not None}

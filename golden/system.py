@@ -12,9 +12,9 @@ from weft.golden.races import check_races
 from weft.hw.contract.arch import Arch
 
 PIECE_INSTRUCTIONS = 1 << 16
-"""A core's turn, where nobody asks for an order: a machine takes some hundred bytes for each instruction of it."""
+"""The instructions that a core runs at once without a random order; each takes some hundred bytes."""
 SHORT_PIECE = 40
-"""The longest turn of a random order."""
+"""The most instructions that a core runs at once in a random order."""
 
 
 class GoldenSystem:
@@ -27,10 +27,11 @@ class GoldenSystem:
 
     def run(self, programs: Sequence[bytes], progress: Callable[[int, int], None] | None = None,
             seed: int | None = None) -> None:
-        """Run a program on each core, from core 0 on, in turns: what they leave does not depend on the order, of which
-        ``seed`` chooses one. ``progress(done, total)`` counts instructions and is called now and then.
+        """Run a program on each core, from core 0 on, alternating between cores.
 
-        Raises RaceError, before anything runs, where the order would matter; MachineStop at an illegal instruction."""
+        The result does not depend on the order, of which ``seed`` chooses one. ``progress(done, total)`` counts
+        instructions and is called now and then. Raise RaceError, before anything runs, if the order would matter;
+        MachineStop at an illegal instruction."""
         check_races(programs, self.arch)
         rng, size = Random(seed), self.cores[0].isa.instruction_bytes
         total, done = sum(int(self.cores[0].isa.counts(program).sum()) for program in programs), 0
@@ -47,5 +48,5 @@ class GoldenSystem:
 
 
 def _told(progress: Callable[[int, int], None], before: int, total: int, ran: int, _: int) -> None:
-    """Tell how many instructions all cores have run: ``before`` this turn, and ``ran`` in it."""
+    """Report how many instructions all cores have run: ``before`` this core's part, and ``ran`` in it."""
     progress(before + ran, total)

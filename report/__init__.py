@@ -1,1 +1,1 @@
-"""What a compiled network looks like: one page of HTML, and a trace for Perfetto."""
+"""Reports of a compiled network: one page of HTML, and a trace for Perfetto."""

@@ -1,4 +1,4 @@
-"""What a page shows, as data: layers, times, memory, numbers, machine."""
+"""Collect the data that a page shows: layers, times, memory, numbers, machine."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ Rows = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Machine:
-    """``name`` of the preset, or what to call it; ``clock_hz``, and whether a board's build asks for it; ``routing``:
-    what open tools made of it there, in words; ``resources``: what ``hw.flow.resources.fits`` found, None without a
+    """The machine as the page describes it.
+
+    ``name`` of the preset, or what to call it; ``clock_hz``, and whether a board's build asks for it; ``routing``: the
+    result of open tools there, in words; ``resources``: the result of ``hw.flow.resources.fits``, None without a
     part."""
 
     name: str
@@ -36,8 +38,10 @@ class Machine:
 
 def page_data(network: Network, machine: Machine, programs: Sequence[tuple[Ran, Rows]],
               totals: dict[str, Any]) -> dict[str, Any]:
-    """``programs``: each that ran, and for each of its layers where its cycles went; ``totals``: of all of them. Both
-    as ``weft estimate --json`` prints them."""
+    """Return all data of the page.
+
+    ``programs``: each that ran, with rows that say where the cycles of its layers went; ``totals``: of all of them.
+    Both as ``weft estimate --json`` prints them."""
     arch = network.arch
     layers, offset = [], 0
     for part, (ran, rows) in enumerate(programs):
@@ -55,12 +59,14 @@ def page_data(network: Network, machine: Machine, programs: Sequence[tuple[Ran, 
 
 
 def _machine(machine: Machine, arch: Arch) -> dict[str, Any]:
+    """Return the machine's description with its architecture keys."""
     keys = {key: value for key, value in arch.to_dict().items() if value is not None}
     return {**dataclasses.asdict(machine), "keys": {key: shown(str(value)) for key, value in keys.items()}}
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
 def _layers(ran: Ran, rows: Rows, part: int, offset: int) -> list[dict[str, Any]]:
+    """Return a row for each layer of a program; ``offset``: the cycles of earlier programs."""
     arch, found = ran.model.arch, []
     moved = _moved(ran, len(ran.model.layers))
     begins, ends = ran.spans
@@ -85,22 +91,23 @@ def _layers(ran: Ran, rows: Rows, part: int, offset: int) -> list[dict[str, Any]
 
 
 def roof_point(done: int, cycles: int, moved: int, arch: Arch) -> dict[str, float] | None:
-    """Return where a layer lies below the roof: multiply-accumulates a byte of the DRAM port that moves most (``moved``
-    bytes), and a cycle. A layer's data may come while the layer before computes; it takes the port's time all the same,
-    and where that is longer than its ``cycles`` of the array, it counts."""
+    """Return a layer's place below the roofline: multiply-accumulates a byte and a cycle, or None.
+
+    Bytes (``moved``) are those of the DRAM port that moves most. A layer's data may be loaded while the layer before
+    computes; if loading takes longer than the layer's ``cycles`` of the array, that time counts."""
     if not (done and cycles and moved):
         return None
     return {"macs_per_byte": done / moved, "macs_per_cycle": done / max(cycles, moved / (arch.axi_data_width // 8))}
 
 
 def _by_layer(ran: Ran) -> list[np.ndarray]:
-    """Of each layer, which of the finished operations are its own."""
+    """Return, for each layer, the indices of its finished operations."""
     done = ran.spans[1] != NEVER
     return [np.flatnonzero(done & (ran.layers == number)) for number in range(len(ran.model.layers))]
 
 
 def _moved(ran: Ran, count: int) -> list[dict[str, int]]:
-    """Of each layer DRAM unit -> bytes."""
+    """Return, for each layer, the bytes by DRAM unit."""
     found: list[dict[str, int]] = [{} for _ in range(count)]
     sizes = ran.work["size"].astype(np.int64) * ran.work["rows"] * ran.model.arch.vector_bytes
     for unit in dram_units(ran.model.arch):
@@ -111,9 +118,10 @@ def _moved(ran: Ran, count: int) -> list[dict[str, int]]:
 
 
 def lanes_used(row: dict[str, Any], lanes: int) -> dict[str, float] | None:
-    """``rows`` and ``columns`` of the array that a layer's weight tiles fill on average, of ``lanes`` each; None where
-    that is not known, or where the layer computes nothing on the array. Layers of groups fill blocks on the diagonal:
-    there both are what one block, or the blocks that one tile holds, take."""
+    """Return how many ``rows`` and ``columns`` of the array, of ``lanes`` each, a layer's weight tiles fill on average.
+
+    Return None if that is not known, or if the layer computes nothing on the array. Layers of groups fill blocks on the
+    diagonal: there both are the size of one block, or of the blocks that one tile holds."""
     shapes = _shape(row.get("input")), _shape(row.get("output"))
     group = row.get("group")
     if not row["macs"] or not shapes[0] or not shapes[1] or not isinstance(group, int) or group < 1:
@@ -126,14 +134,14 @@ def lanes_used(row: dict[str, Any], lanes: int) -> dict[str, float] | None:
 
 
 def _shape(value: Any) -> list[int]:
-    """Rows of a file are for people, and unchecked: anything but a list of sizes counts as unknown."""
+    """Return a list of sizes, or an empty one for anything else, as rows of a file are unchecked."""
     if isinstance(value, list) and value and all(type(size) is int and size > 0 for size in value):
         return value
     return []
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """Range, point or scale and zero, saturations and SNR, as far as the file says them."""
+    """Return range, point or scale and zero, saturations and SNR of a layer, as far as the file has them."""
     low, high = (row["range"] if _pair(row.get("range")) else (None, None))
     points, scales = (found if isinstance(found, dict) else {} for found in (row.get("points"), row.get("scales")))
     return {"low": low, "high": high, "point": _number(points.get("output")),
@@ -143,10 +151,11 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pair(value: Any) -> bool:
+    """Tell whether a value is a list of two numbers."""
     return isinstance(value, list) and len(value) == 2 and all(_number(each) is not None for each in value)
 
 
 def _number(value: Any) -> float | int | None:
-    """A finite number as it is, anything else is unknown."""
+    """Return a finite number as it is, None for anything else."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if known else None

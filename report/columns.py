@@ -1,4 +1,4 @@
-"""The operations of all programs as packed columns, which the page's script draws the timeline from."""
+"""Pack the operations of all programs as columns, from which the page's script draws the timeline."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from weft.report.operations import Ran
 
 
 def packed(programs: Sequence[Ran]) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the columns mean, and the columns: name -> base64 of gzip.
+    """Return the meaning of the columns, and the columns: name -> base64 of gzip.
 
-    ``columns``: int32, little-endian, one behind the other, each of all operations: unit by unit, in the order of
-    time; ``begin`` as the difference to the operation's predecessor in this order, ``length`` in cycles, ``layer`` (-1:
-    none), ``text``: which line of ``texts`` it is. ``counts``: operations of each unit.
-    """
+    ``columns``: int32, little-endian, one after the other, each of all operations: unit by unit, in the order of time;
+    ``begin`` as the difference to the operation's predecessor in this order, ``length`` in cycles, ``layer`` (-1:
+    none), ``text``: which line of ``texts`` it is. ``counts``: operations of each unit."""
     units = unit_names(programs[0].model.arch) if programs else ()
     parts: list[np.ndarray] = []
     numbers: dict[str, int] = {}
@@ -45,4 +44,5 @@ def packed(programs: Sequence[Ran]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _packed(content: bytes) -> str:
+    """Return bytes compressed, in base64."""
     return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()

@@ -1,4 +1,4 @@
-"""How pages and traces begin, by which a later command knows them again: light, for those who only ask."""
+"""The beginnings of pages and traces, by which later commands recognise them. It imports little."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from weft.support.outputs import Kind
 PAGE = Kind.of_head("a page of weft report", r'<!DOCTYPE html>\n<html lang="en">\n.*<title>[^<]* on weft</title>')
 NOTE = {"time": "1 us stands for 1 cycle"}
 TRACE = Kind.of_head("a trace of operations", r'\{"otherData": \{"time": "1 us stands for 1 cycle"')
-"""A trace begins with NOTE, for ``traceEvents`` alone stand in the traces of other programs too."""
+"""The kind of trace files. They begin with NOTE, because traces of other programs have ``traceEvents`` too."""

@@ -1,4 +1,4 @@
-"""Memory over time: how many vectors of each memory hold something that is still to be read, and what DRAM moves."""
+"""Memory over time: how many vectors of each memory will still be read, and the traffic of the DRAMs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from weft.hw.contract.units import UNIT_NAMES, Memory, dram_units
 from weft.report.operations import Ran
 
 SAMPLES = 600
-"""Instants of a program that are looked at."""
+"""The number of instants of a program that are shown."""
 
 
 def memory_over_time(ran: Ran) -> dict[str, Any]:
-    """``cycle`` [SAMPLES]; ``live``: memory -> vectors [SAMPLES] that hold what will be read; ``capacity``: vectors of
-    each memory, of the DRAMs those that the program knows; ``traffic``: DRAM unit -> bytes per cycle [SAMPLES], those
-    of the time from an instant to the next."""
+    """Return the use of memories at SAMPLES instants of a program.
+
+    ``cycle`` [SAMPLES]; ``live``: memory -> vectors [SAMPLES] that will still be read; ``capacity``: vectors of each
+    memory, of the DRAMs those that the program uses; ``traffic``: DRAM unit -> bytes per cycle [SAMPLES], from an
+    instant to the next."""
     step = max(ran.cycles, 1) / SAMPLES
     live, capacity = {}, {}
     for memory in Memory:
@@ -30,7 +32,7 @@ def memory_over_time(ran: Ran) -> dict[str, Any]:
 
 
 def _live(ran: Ran, memory: Memory, step: float) -> tuple[list[int], int]:
-    """Vectors at each instant, and the depth that the program uses."""
+    """Return the live vectors of a memory at each instant, and the depth that the program uses."""
     number, work = MEMORIES.index(memory), ran.work
     depth = max([0, *(int(work[f"last{operand}"][work[f"memory{operand}"] == number].max(initial=-1)) + 1
                       for operand in (0, 1))])
@@ -47,8 +49,10 @@ def _live(ran: Ran, memory: Memory, step: float) -> tuple[list[int], int]:
 
 @entry
 def count_live(work, begins, ends, memory, kept, cycles, step, changes):
-    """Add to ``changes`` [instants + 1] where values come and go. A value lives from its write (what is there at first:
-    from 0) to its last read; ``kept`` [vectors]: read once more when the program has ended."""
+    """Add to ``changes`` [instants + 1] where values become live and dead.
+
+    A value lives from its write (values there at first: from 0) to its last read. ``kept`` [vectors]: read once more
+    after the program."""
     written, read = np.zeros(len(kept), np.int64), np.full(len(kept), -1, np.int64)
     for index in range(len(work)):
         operation = work[index]
@@ -76,14 +80,14 @@ def count_live(work, begins, ends, memory, kept, cycles, step, changes):
 
 @kernel
 def close(written, read, step, changes):
-    """A value lived from ``written`` to ``read``: at all instants between them."""
+    """Add a value that lived from cycle ``written`` to cycle ``read`` to ``changes``."""
     if read >= 0:
         changes[min(int(np.ceil(written / step)), len(changes) - 1)] += 1
         changes[min(int(read / step) + 1, len(changes) - 1)] -= 1
 
 
 def _rate(ran: Ran, unit: str, step: float) -> list[float]:
-    """Bytes per cycle between instants; each operation's bytes spread evenly over its time."""
+    """Return the bytes per cycle between instants; each operation's bytes are spread evenly over its time."""
     of_unit = (ran.work["unit"] == UNIT_NAMES.index(unit)) & (ran.spans[1] >= 0)
     begins, ends = (column[of_unit] for column in ran.spans)
     moved = (ran.work["size"].astype(np.int64) * ran.work["rows"])[of_unit] * ran.model.arch.vector_bytes

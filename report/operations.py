@@ -1,4 +1,4 @@
-"""The operations of a program as people read them: which layer, which instruction, which addresses, when."""
+"""The operations of a program as people read them: layer, instruction, addresses, and time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from weft.tmodel.manifest import TModel
 
 @dataclass(frozen=True)
 class Ran:
-    """A program of ``model`` that ran, or whose run was estimated. ``program``: its bytes, of several images more than
-    the model's own; ``operations``: a row of ``units.OPERATION`` for each operation, in program order."""
+    """A program of ``model`` that ran, or whose run was estimated.
+
+    ``program``: its bytes, longer than the model's own for several images; ``operations``: a row of ``units.OPERATION``
+    for each operation, in program order."""
 
     model: TModel
     program: bytes
@@ -31,17 +33,19 @@ class Ran:
 
     @cached_property
     def decoded(self) -> DecodedProgram:
+        """The program decoded."""
         return read_program(self.program, self.model.arch)
 
     @cached_property
     def work(self) -> np.ndarray:
-        """[operations] of ``estimator.program.WORK``: those that ran."""
+        """[operations] of ``estimator.program.WORK``: the operations that ran."""
         return self.decoded.work[:len(self.operations)]
 
     @cached_property
     def layers(self) -> np.ndarray:
-        """[operations]: the number of each one's layer in the model, NO_LAYER where that is not known. Every image has
-        the operations of the model's own program."""
+        """[operations]: the number of each one's layer in the model, NO_LAYER if it is not known.
+
+        Every image has the operations of the model's own program."""
         found, known = np.full(len(self.operations), NO_LAYER), self.model.instruction_layers
         if known is not None:
             once = read_program(self.model.program, self.model.arch).work["instruction"]
@@ -51,9 +55,10 @@ class Ran:
 
     @cached_property
     def spans(self) -> tuple[np.ndarray, np.ndarray]:
-        """[operations]: the cycle in which each keeps its unit busy first, and the one behind its last; NEVER, NEVER of
-        those that did not finish. A unit takes an operation while it works on the one before: that one counts. A
-        LoadWeight that was taken waits for the MatMul that takes over the weights before it."""
+        """[operations]: the first cycle in which each keeps its unit busy, and the one after its last.
+
+        Both are NEVER for operations that did not finish. A unit takes an operation while it works on the one before;
+        that one counts. A LoadWeight that was taken waits for the MatMul that takes over the weights before it."""
         begins, ends = (np.full(len(self.operations), NEVER, np.int64) for _ in range(2))
         for unit in range(len(UNIT_NAMES)):
             of_unit = np.flatnonzero((self.operations["unit"] == unit) & (self.operations["finish_cycle"] != NEVER))
@@ -66,8 +71,9 @@ class Ran:
 
     @cached_property
     def _swaps(self) -> np.ndarray:
-        """[MatMuls that take over weights]: the cycle behind that in which each asks for its first vector, if nothing
-        held up the others; 0 of those that did not finish."""
+        """[MatMuls that take over weights]: the cycle after that in which each asks for its first vector.
+
+        It assumes that nothing held up its other vectors; 0 for those that did not finish."""
         of_swaps = self.work["swap"] != 0
         work, ended = self.work[of_swaps], self.operations["finish_cycle"][of_swaps]
         first = ended + 1 - product_latency(self.model.arch) - passed_vectors(work)
@@ -75,11 +81,13 @@ class Ran:
 
     @cached_property
     def layer_names(self) -> list[str]:
+        """The names of the model's layers, printable."""
         return [shown(row["name"]) for row in self.model.layers]
 
     @cached_property
     def texts(self) -> list[str]:
-        """[operations]: the instruction as assembly. Equal instructions, of which there are many, are written once."""
+        """[operations]: the instruction as assembly; equal instructions, of which there are many, are formatted
+        once."""
         isa = Isa(self.model.arch)
         rows = isa.split(self.program)[:, self.work["instruction"]].T
         different, which = np.unique(rows, axis=0, return_inverse=True)
@@ -88,8 +96,9 @@ class Ran:
 
     @cached_property
     def addresses(self) -> list[str]:
-        """[operations]: the ranges that each reads and writes, inclusive, such as ``reads local 3..51, writes
-        accumulators 0..48``."""
+        """[operations]: the ranges that each reads and writes, inclusive.
+
+        An example is ``reads local 3..51, writes accumulators 0..48``."""
         columns = [[self.work[f"{name}{operand}"].tolist() for name in ("memory", "writes", "first", "last")]
                    for operand in (0, 1)]
         return [", ".join(_range(*values) for values in pair if values[0] != NO_MEMORY)
@@ -97,9 +106,10 @@ class Ran:
 
 
 def _range(memory: int, writes: int, first: int, last: int) -> str:
+    """Return a range of addresses as text."""
     return f"{'writes' if writes else 'reads'} {MEMORIES[memory].value} {first}..{last}"
 
 
 def operands(text: str) -> dict[str, Any]:
-    """The words ``name=value`` of an instruction's text."""
+    """Return the words ``name=value`` of an instruction's text."""
     return dict(word.split("=", 1) for word in text.split(" ") if "=" in word)

@@ -1,7 +1,6 @@
-"""One page of HTML that needs no network: the data, the plot library and our own script and style inside it.
+"""One page of HTML that needs no network: data, plot library, script and style are inside it.
 
-Its content policy lets nothing run but the scripts whose checksums it names, and loads nothing from anywhere.
-"""
+Its content policy lets nothing run but the scripts whose checksums it names, and loads nothing from anywhere."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ from weft.tmodel.network import Network
 FOLDER = Path(__file__).with_name("page")
 LIBRARY = Path(__file__).with_name("library") / "plotly-cartesian.min.js"
 SCRIPTS = ("numbers.js", "timeline.js", "plots.js", "picture.js", "views.js", "page.js")
-"""In the order in which they run; each uses only those before it."""
+"""The scripts in the order in which they run; each uses only those before it."""
 
 
 def page(network: Network, machine: Machine, programs: Sequence[tuple[Ran, Rows]], totals: dict[str, Any]) -> str:
-    """The whole page; arguments as of :func:`weft.report.collect.page_data`."""
+    """Return the whole page; for arguments see :func:`weft.report.collect.page_data`."""
     meaning, columns = packed([ran for ran, _ in programs])
     data = {**page_data(network, machine, programs, totals), "timeline": meaning}
     scripts = [plot_library(), "\n".join((FOLDER / name).read_text() for name in SCRIPTS)]
@@ -38,7 +37,7 @@ def page(network: Network, machine: Machine, programs: Sequence[tuple[Ran, Rows]
 
 
 def _filled(template: str, parts: dict[str, str]) -> str:
-    """``@NAME@`` replaced once, from left to right: what is put in is not looked at again."""
+    """Return a template with each ``@NAME@`` replaced once, from left to right; inserted text is not searched."""
     found = []
     for number, piece in enumerate(template.split("@")):
         found.append(parts[piece] if number % 2 else piece)
@@ -46,9 +45,10 @@ def _filled(template: str, parts: dict[str, str]) -> str:
 
 
 def _checksum(script: str) -> str:
+    """Return a script's checksum as a content policy writes it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def plot_library() -> str:
-    """The part of plotly.js that draws charts with axes."""
+    """Return the part of plotly.js that draws charts with axes."""
     return LIBRARY.read_text()

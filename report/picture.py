@@ -14,11 +14,11 @@ MACHINE, HOST, EDGE = "machine", "host", "network"
 
 
 def nodes(network: Network) -> list[dict[str, Any]]:
-    """``label``, ``detail``, ``where`` it runs; ``layer``: its number among the layers of all programs, or null;
-    ``after``: the numbers of the nodes that it reads. The first is the network's inputs, the last its outputs.
+    """Return the nodes of the graph; the first is the network's inputs, the last its outputs.
 
-    Of a part that does not say what its layers read, each reads the one before; a part's inputs come from the node
-    before the part."""
+    Each has ``label``, ``detail``, ``where`` it runs; ``layer``: its number among the layers of all programs, or null;
+    ``after``: the numbers of the nodes that it reads. If a part does not say what its layers read, each reads the one
+    before; a part's inputs come from the node before the part."""
     found = [_edge("inputs", network.signature.inputs, [])]
     layers = 0
     for part in network.parts:
@@ -34,17 +34,20 @@ def nodes(network: Network) -> list[dict[str, Any]]:
 
 
 def _edge(label: str, tensors: Sequence[Any], after: list[int]) -> dict[str, Any]:
+    """Return the node of the network's inputs or outputs."""
     names = ", ".join(f"{tensor.name} {'x'.join(map(str, tensor.shape or ()))}".strip() for tensor in tensors)
     return {"label": label, "detail": shown(names), "where": EDGE, "layer": None, "after": after}
 
 
 def _host(part: HostPart, before: int) -> list[dict[str, Any]]:
+    """Return the nodes of a part of the host, after node ``before`` - 1."""
     return [{"label": shown(name), "detail": shown(operator), "where": HOST, "layer": None,
              "after": [before + index - 1]}
             for index, (name, operator) in enumerate(zip(part.nodes, part.operators, strict=True))]
 
 
 def _machine(part: TModel, before: int, layers: int) -> list[dict[str, Any]]:
+    """Return the nodes of a program's layers, numbered from ``layers`` on."""
     found = []
     for number, row in enumerate(part.layers):
         sources = _numbers(row.get("after"), number)
@@ -58,7 +61,7 @@ def _machine(part: TModel, before: int, layers: int) -> list[dict[str, Any]]:
 
 
 def _numbers(values: Any, below: int) -> list[int] | None:
-    """A list of layers before layer ``below``; None for anything else: rows of a file are for people, and unchecked."""
+    """Return a list of layers before layer ``below``; None for anything else, as rows of a file are unchecked."""
     if isinstance(values, list) and all(isinstance(value, int) and 0 <= value < below for value in values):
         return values
     return None

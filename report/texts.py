@@ -1,4 +1,4 @@
-"""Names from a model as a page or a trace may show them: printable, short, and never markup or a script."""
+"""Make a model's names safe to show on a page or in a trace: printable, short, never markup or a script."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import json
 from typing import Any
 
 LONGEST = 96
-"""Characters of a name that are shown."""
+"""The most characters of a name that are shown."""
 
 
 def shown(text: str) -> str:
-    """What does not print (control characters, line separators, marks that turn the direction of writing) becomes a
-    dot; what is too long is cut in the middle, for the ends of names tell layers apart."""
+    """Return a name with unprintable characters as dots, and cut in the middle if it is too long.
+
+    Unprintable are control characters, line separators, and marks that turn the direction of writing. The ends of names
+    tell layers apart."""
     if len(text) > LONGEST:
         half = LONGEST // 2
         text = f"{text[:half]}…{text[1 - half:]}"
@@ -20,11 +22,11 @@ def shown(text: str) -> str:
 
 
 def in_html(text: str) -> str:
-    """For HTML, between tags and in attributes alike."""
+    """Return a name for HTML, between tags and in attributes alike."""
     return html.escape(shown(text), quote=True)
 
 
 def script_json(values: Any) -> str:
-    """JSON that may stand in a ``<script>``: ASCII, and nothing in it opens or closes a tag or a comment."""
+    """Return JSON that may stand in a ``<script>``: ASCII, and nothing in it opens or closes a tag or a comment."""
     text = json.dumps(values, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,4 +1,4 @@
-"""A file for Perfetto and chrome://tracing: runs side by side, each a process with a track for every unit."""
+"""Write a trace for Perfetto and chrome://tracing: runs side by side, each a process with a track for every unit."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ Event = dict[str, Any]
 
 
 def chrome_trace(processes: Mapping[str, Sequence[Ran]]) -> dict[str, Any]:
-    """``processes``: such as RTL and estimate -> the programs that ran one behind the other. A microsecond stands for a
-    cycle. A bar bears its layer's name; its arguments are the layer, the instruction, its operands, the addresses that
-    it reads and writes, and when it was issued, started and finished. Operations that never finished are left out."""
+    """Return the trace of processes, such as RTL and estimate, each with programs that ran one after the other.
+
+    A microsecond stands for a cycle. A bar has its layer's name. Its arguments are the layer, the instruction, its
+    operands, the addresses that it reads and writes, and when it was issued, started and finished. Operations that
+    never finished are left out."""
     events: list[Event] = []
     for process, (title, programs) in enumerate(processes.items(), 1):
         events += _names(process, title, programs)
@@ -28,6 +30,7 @@ def chrome_trace(processes: Mapping[str, Sequence[Ran]]) -> dict[str, Any]:
 
 
 def _names(process: int, title: str, programs: Sequence[Ran]) -> Iterator[Event]:
+    """Yield the events that name a process and its tracks."""
     name = f"{title}: {shown(programs[0].model.name)}" if programs else title
     yield {"ph": "M", "pid": process, "name": "process_name", "args": {"name": name}}
     yield {"ph": "M", "pid": process, "name": "process_sort_index", "args": {"sort_index": process}}
@@ -38,7 +41,7 @@ def _names(process: int, title: str, programs: Sequence[Ran]) -> Iterator[Event]
 
 
 def _bars(process: int, ran: Ran, offset: int) -> Iterator[Event]:
-    """The bars of one program, ``offset`` cycles later."""
+    """Yield the bars of one program, ``offset`` cycles later."""
     columns = [name for name in OPERATION.names or () if name != "unit"]
     begins, ends = (column.tolist() for column in ran.spans)
     rows = zip(begins, ends, ran.operations["unit"].tolist(), ran.operations[columns].tolist(), ran.layers.tolist(),

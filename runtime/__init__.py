@@ -1,8 +1,7 @@
 """A compiled model on any machine: its files, the packing of inputs and outputs, a session on golden or RTL.
 
-The public names load what they need when they are first asked for: importing this package costs nothing, and neither
-onnx, onnxruntime, amaranth nor numba come with any of them.
-"""
+The public names load what they need when they are first asked for. So importing this package costs nothing, and no name
+brings onnx, onnxruntime, amaranth or numba with it."""
 
 from __future__ import annotations
 
@@ -26,6 +25,7 @@ _HOMES = {"GOLDEN": "weft.runtime.devices", "RTL": "weft.runtime.devices", "Devi
 
 
 def __getattr__(name: str) -> Any:
+    """Return a public name, imported when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

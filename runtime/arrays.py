@@ -1,7 +1,6 @@
-"""Numpy files (``.npz``, ``.npy``): only the arrays asked for are read, and none before its size is known.
+"""Read numpy files (``.npz``, ``.npy``): only the arrays asked for, and none before its size is known.
 
-A header says a shape, an archive says how long its members are: both may lie, and a small file may claim terabytes.
-"""
+A header states a shape, an archive the length of its members. Both may lie, and a small file may claim terabytes."""
 
 from __future__ import annotations
 
@@ -24,33 +23,34 @@ from weft.support.files import opened, reason
 from weft.support.outputs import Kind, replacing
 
 MOST_BYTES = 1 << 30
-"""Of the arrays read from one file, together."""
+"""The most bytes of all arrays that are read from one file."""
 
 MOST_FOR_FREE, MOST_RATIO = 64 << 20, 100
-"""A compressed array of more bytes than the first must not be more than so many times its compressed size."""
+"""The size in bytes above which a compressed array must not exceed a ratio to its compressed size."""
 
 MOST_READ = 4 << 20
-"""Of an archive's directory, which zipfile reads at once: a hundred thousand names."""
+"""The most bytes that zipfile may read at once, such as an archive's directory: a hundred thousand names."""
 
 MOST_HEADER = 16384
-"""Bytes that a header and what stands before it may take; numpy itself refuses longer ones."""
+"""The most bytes of a header, with what stands before it; numpy itself refuses longer ones."""
 
 METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
-"""How numpy writes the members of an archive."""
+"""The compression methods with which numpy writes the members of an archive."""
 
 UNREADABLE = (ValueError, OSError, EOFError, KeyError, NotImplementedError, RuntimeError, OverflowError, SyntaxError,
               MemoryError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
-"""What zipfile and numpy raise for damaged files."""
+"""The exceptions that zipfile and numpy raise for damaged files."""
 
 
 class _Archive:
-    """A file for zipfile, which believes the lengths that an archive gives."""
+    """A file for zipfile that bounds each read, because zipfile believes the lengths that an archive states."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
 
     def read(self, size: int = -1) -> bytes:
+        """Return up to ``size`` bytes. Raise ValueError for more than MOST_READ."""
         if size > MOST_READ:
             raise ValueError(f"a directory of {size} bytes")
         return self._file.read(MOST_READ if size < 0 else size)
@@ -58,12 +58,10 @@ class _Archive:
 
 def read_arrays(path: Path, names: Sequence[str], what: str = "input file",
                 optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """The arrays called ``names``, of a ``.npz`` or ``.npy``; a lone array serves a lone name whatever it is called.
-    Of the ``optional`` ones those that are there.
+    """Return the arrays called ``names`` of a ``.npz`` or ``.npy``, and those of ``optional`` that it has.
 
-    Raises WeftError when one is missing, stands there twice, is no plain numbers or is too large, and for a file that
-    cannot be read.
-    """
+    A lone array serves a lone name, whatever it is called. Raise WeftError if an array is missing, occurs twice, is not
+    plain numbers or is too large, and if the file cannot be read."""
     with opened(path, what, "give an .npz or .npy file") as file:
         try:
             if file.read(2) == b"PK":
@@ -80,6 +78,7 @@ def read_arrays(path: Path, names: Sequence[str], what: str = "input file",
 
 def _from_archive(file: IO[bytes], names: Sequence[str], path: Path, what: str,
                   optional: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the arrays called ``names``, and those of ``optional`` that exist, of a ``.npz`` file."""
     with zipfile.ZipFile(_Archive(file)) as archive:
         members: dict[str, list[zipfile.ZipInfo]] = {}
         for member in archive.infolist():
@@ -98,12 +97,13 @@ def _from_archive(file: IO[bytes], names: Sequence[str], path: Path, what: str,
 
 
 def _missing(missing: Sequence[str], found: str, path: Path, what: str, names: Sequence[str] = ()) -> WeftError:
+    """Return the error for arrays that a file does not have."""
     return WeftError(explain(f"{what} {path}", found, f"an array for each input: {', '.join(names or missing)}",
                              f"write it with numpy.savez({path.name!r}, **{{{missing[0]!r}: ...}})"))
 
 
 def _member(archive: zipfile.ZipFile, name: str, members: Sequence[zipfile.ZipInfo], most: int) -> np.ndarray:
-    """One array of an archive, of at most ``most`` bytes. Raises one of UNREADABLE."""
+    """Return one array of an archive, of at most ``most`` bytes. Raise one of UNREADABLE."""
     member = members[0]
     if len(members) > 1:
         raise ValueError(f"array {name!r} stands in it {len(members)} times")
@@ -122,7 +122,7 @@ def _member(archive: zipfile.ZipFile, name: str, members: Sequence[zipfile.ZipIn
 
 
 def _read(file: IO[bytes], size: int, most: int) -> np.ndarray:
-    """The array of a file of ``size`` bytes. Raises one of UNREADABLE."""
+    """Return the array of a ``.npy`` file of ``size`` bytes. Raise one of UNREADABLE."""
     start = io.BytesIO(file.read(MOST_HEADER))
     version = np.lib.format.read_magic(start)
     if version not in ((1, 0), (2, 0), (3, 0)):
@@ -146,6 +146,7 @@ def _read(file: IO[bytes], size: int, most: int) -> np.ndarray:
 
 
 def _fill(file: IO[bytes], target: memoryview) -> None:
+    """Fill ``target`` with bytes of ``file``. Raise EOFError if the file ends before."""
     done = 0
     while done < len(target):
         piece = file.read(min(len(target) - done, MOST_READ))
@@ -156,7 +157,7 @@ def _fill(file: IO[bytes], target: memoryview) -> None:
 
 
 def _is_archive(file: BinaryIO) -> bool:
-    """Whether it is a zip file of arrays alone."""
+    """Tell whether a file is a zip file that holds only arrays."""
     try:
         with zipfile.ZipFile(_Archive(file)) as archive:
             return all(name.endswith(".npy") for name in archive.namelist())
@@ -168,7 +169,9 @@ ARRAYS = Kind("outputs that a run wrote (.npz)", _is_archive)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """An ``.npz`` with any names (numpy.savez itself refuses some, such as ``file``). Raises WeftError."""
+    """Write arrays into an ``.npz``, under any names. Raise WeftError if the file cannot be written.
+
+    numpy.savez refuses some names, such as ``file``."""
     with replacing(path, ARRAYS) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             with archive.open(name + ".npy", "w", force_zip64=True) as member:

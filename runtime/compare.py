@@ -1,4 +1,4 @@
-"""Are two memories equal, word for word, and if not, where first? How far are two results apart?"""
+"""Compare two memories word for word, and measure how far two results are apart."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ CHUNK_BYTES = 1 << 22
 
 @dataclass(frozen=True)
 class Difference:
-    """One word that differs: ``image`` is the run whose window of ``memory`` it lies in, the first of those that share
-    one; ``address`` counts vectors there."""
+    """A word that differs: where it is, and both values.
+
+    ``image`` is the run whose window of ``memory`` has the word, the first one if several share a window; ``address``
+    counts vectors within the window."""
 
     image: int
     address: int
@@ -25,17 +27,21 @@ class Difference:
     golden: int
     rtl: int
     name: str = "RTL"
-    """Of what was compared with golden."""
+    """The name of the machine that is compared with golden."""
     memory: str = "dram0"
 
     def __str__(self) -> str:
+        """Return the place and both values as text."""
         where = f"image {self.image}, {self.memory.upper()} address {self.address}, lane {self.lane}"
         return f"{where}: {self.name} {self.rtl}, golden {self.golden}"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``words``: all words of pages that either memory ever touched; the rest of both is zero."""
+    """The result of comparing memories.
+
+    ``words``: all words of pages that either memory ever touched; the rest of both is zero. ``different``: how many of
+    them differ; ``first``: the first of these."""
 
     words: int
     different: int
@@ -43,21 +49,24 @@ class Comparison:
 
     @property
     def equal(self) -> int:
+        """The number of equal words."""
         return self.words - self.different
 
     def insist(self) -> None:
-        """Raises Mismatch, naming the first word that differs, unless all are equal."""
+        """Raise Mismatch, which names the first word that differs, unless all words are equal."""
         if self.first:
             raise Mismatch(f"{self.first.name} and golden differ in {self.different} of {self.words} words, first at "
                            f"{self.first}")
 
     def __add__(self, other: Comparison) -> Comparison:
+        """Return the result of both comparisons together."""
         return Comparison(self.words + other.words, self.different + other.different, self.first or other.first)
 
 
 def compare(arch: Arch, memory: str, golden: Dram, rtl: Dram, window_bytes: int, first_image: int = 0) -> Comparison:
-    """All words of golden's DRAM ``memory`` and the RTL's, in which image i has the window that starts at byte i x
-    ``window_bytes``."""
+    """Compare all words of golden's and the RTL's DRAM ``memory``.
+
+    Image i has the window that starts at byte i x ``window_bytes``."""
     dtype = arch.number.storage_dtype
     words = different = 0
     first = None
@@ -78,7 +87,7 @@ def compare(arch: Arch, memory: str, golden: Dram, rtl: Dram, window_bytes: int,
 
 
 def compare_vectors(golden: np.ndarray, found: np.ndarray, image: int, base: int, name: str) -> Comparison:
-    """All words of vectors [size, lanes] of DRAM0 from ``base`` on; ``found``: by the machine ``name``."""
+    """Compare all words of vectors [size, lanes] of DRAM0 from ``base`` on; ``found``: by the machine ``name``."""
     different = np.argwhere(golden != found)
     if not len(different):
         return Comparison(golden.size, 0, None)
@@ -89,7 +98,7 @@ def compare_vectors(golden: np.ndarray, found: np.ndarray, image: int, base: int
 
 
 def _touched(*memories: Dram) -> Iterator[tuple[int, int]]:
-    """Byte ranges that any of the memories has touched, ascending, without overlap, none longer than CHUNK_BYTES."""
+    """Yield byte ranges that any memory has touched, ascending, disjoint, none longer than CHUNK_BYTES."""
     done = 0
     for start, end in sorted(extent for memory in memories for extent in memory.extents()):
         for low in range(max(start, done), end, CHUNK_BYTES):

@@ -1,7 +1,6 @@
 """Machines that run programs, behind one small interface: the golden machine and the simulated hardware.
 
-Boards are behind it too (driver/register_machine.py).
-"""
+Boards implement it too (driver/register_machine.py)."""
 
 from __future__ import annotations
 
@@ -25,21 +24,23 @@ if TYPE_CHECKING:
 
 GOLDEN, RTL = "golden", "rtl"
 PIECE_INSTRUCTIONS = 1 << 16
-"""The golden machine takes some hundred bytes for each instruction that it is given at once."""
+"""The instructions that the golden machine is given at once; each takes some hundred bytes."""
 
 Progress = Callable[[str, int, int], None]
-"""Told what happens now, how much of it is done, and of how much (0: not known)."""
+"""A function that is told what happens now, how much of it is done, and of how much (0: not known)."""
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
-    """Tells nobody."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """How a program ended. ``cycles`` is None where the machine does not count them, ``seconds`` is its time alone.
-    ``cause``: why it stopped before the end, at ``program_counter``. ``operations``: on request, a row of
-    ``hw.contract.units.OPERATION`` for each operation."""
+    """How a program ended.
+
+    ``cycles`` is None if the machine does not count them, ``seconds`` is its time alone. ``cause``: why it stopped
+    before the end, at ``program_counter``. ``operations``: on request, a row of ``hw.contract.units.OPERATION`` for
+    each operation."""
 
     instructions: int
     cycles: int | None
@@ -50,16 +51,16 @@ class Done:
     samples: np.ndarray | None = None
     """On request, words of the sample port (samples.py)."""
     saturated: Mapping[int, int] | None = None
-    """Numbers that saturated as they left the accumulators, by instruction of the program; None where the machine does
-    not count them."""
+    """Numbers that saturated when they were requantized, by instruction of the program.
+
+    It is None if the machine does not count them."""
 
 
 class Backend(Protocol):
-    """A machine with its two DRAMs ("dram0", "dram1"). Between two runs they stay as they are.
+    """A machine with its two DRAMs ("dram0", "dram1"), whose content stays between two runs.
 
-    ``most_images``: how many images one program may hold, each with a window of its own; ``turn``: held by whoever
-    writes, runs and reads.
-    """
+    ``most_images``: how many images one program may hold, each with a window of its own. ``fair_lock``: held by whoever
+    writes, runs and reads."""
 
     name: str
     arch: Arch
@@ -67,20 +68,20 @@ class Backend(Protocol):
     fair_lock: FairLock
 
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
-        """Scalars [size, lanes] to vectors address.. of the window that starts at block ``offset_blocks`` (64 KiB)."""
+        """Write scalars [size, lanes] to a window's vectors from ``address`` on; it starts at a block of 64 KiB."""
 
     def read(self, memory: str, address: int, size: int, offset_blocks: int = 0) -> np.ndarray:
-        """int64 [size, lanes] from there."""
+        """Return int64 [size, lanes] of a window from ``address`` on; the window starts at block ``offset_blocks``."""
 
     def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
         """Run programs one after another; between them registers are reset, memories stay.
 
-        Raises WeftError for an illegal program where the machine knows the instruction, and where it cannot be made;
-        Mismatch where it does not come to an end."""
+        Raise WeftError for an illegal program if the machine knows the instruction, and if the machine cannot be made.
+        Raise Mismatch if the program does not come to an end."""
 
 
 class Local:
-    """A backend whose DRAMs are here, all zero at first."""
+    """A backend whose DRAMs are in this process, all zero at first."""
 
     most_images = 1 << 30
 
@@ -89,9 +90,11 @@ class Local:
         self.drams = {"dram0": Dram(arch), "dram1": Dram(arch)}
 
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
+        """Write scalars [size, lanes] to a window's vectors from ``address`` on."""
         self.drams[memory].write(address, vectors, offset_blocks)
 
     def read(self, memory: str, address: int, size: int, offset_blocks: int = 0) -> np.ndarray:
+        """Return int64 [size, lanes] of a window from ``address`` on."""
         return self.drams[memory].read(address, size, offset_blocks)
 
 
@@ -101,6 +104,7 @@ class Golden(Local):
     name = GOLDEN
 
     def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
+        """Run programs one after another; return how each ended."""
         from weft.golden.machine import Machine
 
         machine = Machine(self.arch, self.drams["dram0"], self.drams["dram1"])
@@ -124,9 +128,10 @@ class Golden(Local):
 
 
 class Simulation(Local):
-    """The Verilog under Verilator. ``memory`` says how its memories behave, ``options`` are those of
-    ``simulate.rtl.run_many_on_rtl``. ``sample_interval``: cycles between two samples, 0 for none; two instructions
-    before each program set it."""
+    """The Verilog under Verilator.
+
+    ``memory`` sets the timing of its memories, ``options`` are those of ``simulate.rtl.run_many_on_rtl``.
+    ``sample_interval``: cycles between two samples, 0 for none; two instructions before each program set it."""
 
     name = RTL
 
@@ -139,6 +144,7 @@ class Simulation(Local):
         self._before = sampling(arch, sample_interval)
 
     def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
+        """Run programs one after another in one simulation; return how each ended."""
         from weft.simulate.make import BuildError
         from weft.simulate.rtl import run_many_on_rtl
         from weft.simulate.simulation import SimulationError
@@ -160,14 +166,16 @@ class Simulation(Local):
 
 
 def sampling(arch: Arch, interval: int) -> bytes:
-    """The instructions that ask for samples, and let the program count from 0; none for an interval of 0."""
+    """Return the instructions that ask for samples every ``interval`` cycles and reset the program counter.
+
+    There are none for an interval of 0."""
     isa = Isa(arch)
     asks = [isa.configure(Register.SAMPLE_INTERVAL, interval), isa.configure(Register.PROGRAM_COUNTER, 0)]
     return isa.assemble(asks) if interval else b""
 
 
 def machine(on: str | Backend, arch: Arch, options: dict[str, Any]) -> Backend:
-    """The backend of a name, GOLDEN or RTL (with ``options``), new; or the one given."""
+    """Return a new backend by name, GOLDEN or RTL (with ``options``), or the backend that was given."""
     if not isinstance(on, str):
         return on
     return Golden(arch) if on == GOLDEN else Simulation(arch, **options)

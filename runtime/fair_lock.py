@@ -7,8 +7,10 @@ from collections import deque
 
 
 class FairLock:
-    """A lock that is given in the order in which it was asked for. With Python's own, a thread that lets go and asks
-    again is served before those that wait: a launch would run after others that came later."""
+    """A lock that is given in the order in which it was asked for.
+
+    With Python's own lock, a thread that releases and asks again is served before those that wait. A launch would then
+    run after others that came later."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -17,10 +19,11 @@ class FairLock:
 
     @property
     def waiting(self) -> int:
-        """How many threads wait for it."""
+        """The number of threads that wait for the lock."""
         return len(self._waiting)
 
     def __enter__(self) -> None:
+        """Take the lock, after all that asked before."""
         with self._lock:
             if not self._taken:
                 self._taken = True
@@ -39,6 +42,7 @@ class FairLock:
             raise
 
     def __exit__(self, *_: object) -> None:
+        """Release the lock to the thread that has waited longest."""
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().set()

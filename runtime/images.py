@@ -1,4 +1,4 @@
-"""A user's arrays and the vectors that a machine is given: one image or many, as real numbers or as they are stored."""
+"""Split a user's arrays into images, and join results: as real numbers, or as vectors that the machine stores."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from weft.tmodel.network import Network
 from weft.tmodel.tensors import Tensor
 
 Values = dict[str, np.ndarray]
-"""By name, in the network's shapes."""
+"""Name -> array in the network's shape."""
 
 Vectors = dict[str, np.ndarray]
-"""By input or output, integers [size, lanes]."""
+"""Input or output -> integers [size, lanes]."""
 
 MOST_IMAGES = 1 << 16
-"""In one run: a small file may claim millions, and each is packed and kept."""
+"""The most images in one run: a small file may claim millions, and each is packed and kept in memory."""
 
 
 def user_images(network: Network, inputs: Mapping[str, np.ndarray], most: int | None = None) -> list[Values]:
-    """The arrays of each of the first ``most`` images, as parts of the network read them. Raises WeftError for arrays
-    that do not fit, and for more than MOST_IMAGES."""
+    """Return the arrays of each of the first ``most`` images, in the types that the network's parts read.
+
+    Raise WeftError for arrays that do not fit, and for more than MOST_IMAGES images."""
     arrays = _batches(network, inputs, network.signature.inputs)
     return _apart({tensor.name: tensor.given(arrays[tensor.name]) for tensor in network.signature.inputs}, most)
 
 
 def split_images(network: Network, inputs: Mapping[str, np.ndarray], most: int | None,
                  without: frozenset[str]) -> list[Values]:
-    """Return the arrays of each of the first ``most`` images as the user gives them, but for the inputs ``without``.
-    Raises WeftError as :func:`user_images`."""
+    """Return the arrays of each of the first ``most`` images as the user gives them.
+
+    The inputs ``without`` are left out. Raise WeftError as :func:`user_images`."""
     tensors = [tensor for tensor in network.signature.inputs if tensor.name not in without]
     return _apart(_batches(network, inputs, tensors), most)
 
@@ -48,7 +50,9 @@ def _batches(network: Network, inputs: Mapping[str, np.ndarray], tensors: Sequen
 
 
 def stored_images(model: TModel, inputs: Mapping[str, np.ndarray], most: int | None) -> tuple[list[Vectors], bool]:
-    """The same of vectors [size, lanes] or [images, size, lanes]; and whether there was an axis that counts images."""
+    """Return the vectors of each image, from arrays [size, lanes] or [images, size, lanes].
+
+    The second result tells whether there was an axis that counts images."""
     arrays, many = {}, False
     for port in model.inputs:
         given, shape = _given(inputs, port.name), (port.size, model.arch.array_size)
@@ -58,6 +62,7 @@ def stored_images(model: TModel, inputs: Mapping[str, np.ndarray], most: int | N
 
 
 def _given(inputs: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Return the user's array of an input. Raise WeftError if it is missing."""
     if name not in inputs:
         raise WeftError(explain(f"input {name!r}", f"arrays {', '.join(map(repr, inputs)) or 'none'}",
                                 "an array for each input", "name the arrays after the network's inputs"))
@@ -65,6 +70,7 @@ def _given(inputs: Mapping[str, np.ndarray], name: str) -> np.ndarray:
 
 
 def _apart(arrays: Mapping[str, np.ndarray], most: int | None) -> list[Values]:
+    """Return the arrays of each image, at most ``most``. Raise WeftError if inputs have different numbers of images."""
     counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) > 1:
         found = ", ".join(f"{name} with {count} images" for name, count in counts.items())
@@ -77,6 +83,7 @@ def _apart(arrays: Mapping[str, np.ndarray], most: int | None) -> list[Values]:
 
 
 def _shape(model: str, tensor: Tensor) -> tuple[int, ...]:
+    """Return a tensor's shape. Raise WeftError if the ``.tmodel`` does not say it."""
     if tensor.shape is None:
         raise WeftError(explain(f"model {model}", "no tensor shapes (made by the original tools)",
                                 "fixed-point vectors", "use --raw"))
@@ -84,6 +91,7 @@ def _shape(model: str, tensor: Tensor) -> tuple[int, ...]:
 
 
 def _stored(name: str, array: np.ndarray, arch: Arch) -> np.ndarray:
+    """Return raw input integers as int64. Raise WeftError for other types and for values out of range."""
     number = arch.number
     if array.dtype.kind not in "iu":
         raise WeftError(explain(f"raw input {name}", f"values of type {array.dtype}", "integers",
@@ -95,12 +103,12 @@ def _stored(name: str, array: np.ndarray, arch: Arch) -> np.ndarray:
 
 
 def stored_outputs(model: TModel, images: Sequence[Vectors], many: bool) -> dict[str, np.ndarray]:
-    """Vectors as they are: [images, size, lanes] with ``many``, else [size, lanes] of the one image."""
+    """Return the output vectors: [images, size, lanes] with ``many``, else [size, lanes] of the one image."""
     dtype = np.dtype(f"i{model.arch.number.scalar_bytes}")
     stacked = {port.name: np.stack([image[port.name] for image in images]).astype(dtype) for port in model.outputs}
     return stacked if many else {name: array[0] for name, array in stacked.items()}
 
 
 def together(images: Sequence[Values]) -> Values:
-    """Every output, images along the first axis; what has no axis gets one."""
+    """Return every output of all images, along the first axis; scalars get one axis."""
     return {name: np.concatenate([np.atleast_1d(image[name]) for image in images]) for name in images[0]}

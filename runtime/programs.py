@@ -1,4 +1,4 @@
-"""What a driver runs: a model's program for each image in turn, and before the first what loading the model takes."""
+"""The programs that a driver runs: one for loading the model, then the model's program for each image in turn."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from weft.hw.contract.registers import Register
 from weft.tmodel.manifest import TModel
 
 PROGRAM_LIMIT_BYTES = 8 << 20
-"""Of many images' programs as one."""
+"""The most bytes of several images' programs as one."""
 
 
 def preload(model: TModel, isa: Isa) -> bytes:
-    """The program that a driver runs once when it loads the model: constants from DRAM1 to the same addresses of local
-    memory, where the model says ``load_consts_to_local``; else empty.
+    """Return the program that a driver runs once when it loads the model, or no bytes.
 
-    One DataMove for each entry: an instruction's size field counts as far as the smaller of the two memories goes."""
+    If the model says ``load_consts_to_local``, it copies constants from DRAM1 to the same addresses of local memory.
+    One DataMove serves each entry: an instruction's size field counts as far as the smaller of the two memories
+    goes."""
     if not model.consts_to_local:
         return b""
     return isa.assemble(isa.data_move(DataFlow.DRAM1_TO_LOCAL, base, base, len(vectors))
@@ -25,8 +26,10 @@ def preload(model: TModel, isa: Isa) -> bytes:
 
 
 class Batch:
-    """Programs of many images as one: each image has a window of its own in DRAM0, ``window_blocks`` of 64 KiB long,
-    which the Configure register DRAM0_OFFSET moves; at most ``most_images`` have room at once."""
+    """The programs of several images as one.
+
+    Each image has a window of its own in DRAM0, ``window_blocks`` of 64 KiB long, which the Configure register
+    DRAM0_OFFSET moves. At most ``most_images`` have room at once."""
 
     def __init__(self, isa: Isa, program: bytes) -> None:
         self.isa, self.program = isa, program
@@ -38,28 +41,30 @@ class Batch:
 
     @property
     def window_bytes(self) -> int:
+        """The bytes of one image's window."""
         return self.window_blocks * DRAM_OFFSET_BYTES
 
     def of(self, images: int) -> bytes:
-        """The program of so many images."""
+        """Return the program of so many images."""
         rewind = self._rewind()
         return b"".join(self._prologue(image, rewind) + self.program for image in range(images))
 
     def place(self, instruction: int) -> tuple[int, int]:
-        """Return the image of an instruction of :meth:`of`, and its number in the program of one image, which is
-        negative before it begins."""
+        """Return the image of an instruction of :meth:`of`, and its number in the program of one image.
+
+        The number is negative for instructions before that program."""
         before = 1 + len(self._rewind())
         image, number = divmod(instruction + before, len(self.program) // self.isa.instruction_bytes + before)
         return image, number - before
 
     def _rewind(self) -> list[Register]:
-        """The registers of ours that the program sets: every image must find them as after reset."""
+        """Return the registers, among those new in weft, that the program sets; every image needs them reset."""
         opcode, _, register, *_ = self.isa.words(self.program)
         used = {int(number) for number in register[opcode == Opcode.CONFIGURE]}
         return [known for known in Register if known in used and known >= Register.MAT_MUL_ROWS]
 
     def _prologue(self, image: int, rewind: list[Register]) -> bytes:
-        """What comes before each image; nothing before the first."""
+        """Return the instructions before an image's program; there are none before the first."""
         if image == 0:
             return b""
         window = self.isa.configure(Register.DRAM0_OFFSET, image * self.window_blocks)

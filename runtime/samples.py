@@ -1,8 +1,7 @@
-"""Performance samples (docs/architecture.md, "The edges") decoded: what units did over a program, and in which layers.
+"""Decode performance samples (docs/architecture.md, "The edges"): what units did during a program, and in which layers.
 
 A sample is a look at one cycle: each handshake is idle (nothing offered), waits (offered and not taken) or is taken.
-For a unit that is an operation to start; for the memory ports it is vectors read and written.
-"""
+For a unit that is an operation to start; for the memory ports it is vectors read and written."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from weft.hw.contract.samples import COUNTER_BITS, FILLER, HANDSHAKES
 
 @dataclass(frozen=True)
 class Samples:
-    """``program_counter`` [n]; ``valid`` and ``taken`` [n, handshakes]."""
+    """Decoded samples: ``program_counter`` [n]; ``valid`` and ``taken`` [n, handshakes]."""
 
     program_counter: np.ndarray
     valid: np.ndarray
@@ -24,7 +23,7 @@ class Samples:
 
     @classmethod
     def decode(cls, words: np.ndarray) -> Samples:
-        """Words (uint64) of the sample port, without those that fill up."""
+        """Return the samples in words (uint64) of the sample port; fillers are skipped."""
         words = np.asarray(words, np.uint64)
         words = words[words != FILLER]
         shifts = COUNTER_BITS + 2 * np.arange(len(HANDSHAKES), dtype=np.uint64)
@@ -33,15 +32,16 @@ class Samples:
         return cls((words & np.uint64((1 << COUNTER_BITS) - 1)).astype(np.int64), valid, valid & ready)
 
     def units(self) -> list[dict[str, Any]]:
-        """A row for each handshake: shares of all samples in which it was taken, waited, was idle."""
+        """Return a row for each handshake: shares of samples in which it was taken, waited, was idle."""
         count = max(len(self.program_counter), 1)
         taken, valid = self.taken.sum(axis=0) / count, self.valid.sum(axis=0) / count
         return [{"unit": name, "taken": float(taken[index]), "waits": float(valid[index] - taken[index]),
                  "idle": float(1 - valid[index])} for index, name in enumerate(HANDSHAKES)]
 
     def layers(self, layers: np.ndarray, names: list[str]) -> list[dict[str, Any]]:
-        """A row for each layer: samples while an instruction of it was the next one. ``layers`` [instructions]: indices
-        into ``names``. Behind the last instruction the last layer drains."""
+        """Return a row for each layer: the samples while one of its instructions was the next one.
+
+        ``layers`` [instructions] are indices into ``names``. After the last instruction the last layer counts."""
         here = layers[np.minimum(self.program_counter, len(layers) - 1)]
         counts = np.bincount(here, minlength=len(names))
         total = max(int(counts.sum()), 1)

@@ -1,4 +1,4 @@
-"""What numbers that saturated on the machine mean: the compiler meant it, ``--ranges`` did, or calibration saw less."""
+"""Explain numbers that saturated: the compiler meant it, ``--ranges`` did, or calibration saw less."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.tmodel.manifest import BY_RANGES, TModel
 
 @dataclass(frozen=True)
 class Saturated:
-    """Numbers ``beyond`` what calibration saw, in these ``images``; and beyond ranges that were ``narrowed``."""
+    """Counts of numbers ``beyond`` what calibration saw, in these ``images``, and beyond ``narrowed`` ranges."""
 
     beyond: int = 0
     narrowed: int = 0
@@ -19,7 +19,7 @@ class Saturated:
 
 
 def saturated(model: TModel, batch: Batch, counts: Mapping[int, int], first: int) -> Saturated:
-    """Return what the ``counts`` by instruction of a batch's program mean; ``first`` is the number of its first
+    """Return the meaning of the ``counts`` by instruction of a batch's program; ``first``: number of its first
     image."""
     beyond = narrowed = 0
     images = set()
@@ -35,7 +35,7 @@ def saturated(model: TModel, batch: Batch, counts: Mapping[int, int], first: int
 
 
 def _meant(model: TModel, instruction: int) -> object:
-    """Why results of the layer of an instruction may saturate; None where they should not."""
+    """Return why results of an instruction's layer may saturate; None if they should not."""
     layers = model.instruction_layers
     if layers is None or not 0 <= instruction < len(layers) or not layers[instruction] < len(model.layers):
         return None
@@ -43,12 +43,12 @@ def _meant(model: TModel, instruction: int) -> object:
 
 
 def narrowed(model: TModel) -> bool:
-    """Whether a program was compiled with ranges narrower than those that calibration saw."""
+    """Tell whether a program was compiled with ranges narrower than those that calibration saw."""
     return any(row.get("saturates") == BY_RANGES for row in model.layers)
 
 
 def together(found: Iterable[Saturated | None]) -> Saturated | None:
-    """Return all of them as one; None where one was not counted."""
+    """Return all counts as one; None if one of them was not counted."""
     total = Saturated()
     for each in found:
         if each is None:

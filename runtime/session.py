@@ -1,7 +1,6 @@
-"""The one way through a run: place constants and inputs, let a device run, read the outputs, compare.
+"""Run a compiled network: place constants and inputs, let a device run, read the outputs, compare.
 
-Many images run as one program, so that one simulation and one comparison of the memory serve them all.
-"""
+Many images run as one program, so that one simulation and one comparison of the memory serve them all."""
 
 from __future__ import annotations
 
@@ -31,10 +30,10 @@ __all__ = ["GOLDEN", "RTL", "Loaded", "Progress", "RunResult", "Session", "no_pr
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """``cycles`` is None on the golden machine. ``seconds`` is the time of the machine alone; sums over all images.
+    """The result of a run: outputs, and sums over all images.
 
-    What runs once when the model is loaded is not in them: ``preload_instructions`` (0: nothing), ``preload_cycles``.
-    """
+    ``cycles`` is None on the golden machine. ``seconds`` is the time of the machine alone. The program that runs once
+    when the model is loaded is not included: ``preload_instructions`` (0: none), ``preload_cycles``."""
 
     outputs: dict[str, np.ndarray]
     images: int
@@ -46,24 +45,27 @@ class RunResult:
     array_size: int
     comparison: Comparison | None = None
     operations: list[tuple[int, np.ndarray]] = field(default_factory=list)
-    """On rtl with ``trace_operations``, of each program: its cycles, and a row of ``hw.contract.units.OPERATION`` for
-    each operation."""
+    """On rtl with ``trace_operations``, the cycles of each program and a row for each operation.
+
+    Rows are of ``hw.contract.units.OPERATION``."""
     programs: list[tuple[TModel, bytes]] = field(default_factory=list)
-    """Of each of ``operations``: the model, and the program that ran, of several images more than the model's own."""
+    """The model and the program bytes of each entry of ``operations``.
+
+    For several images the program is longer than the model's own."""
     samples: list[np.ndarray] = field(default_factory=list)
-    """On rtl with ``sample_interval``, of each program: words of the sample port (samples.py)."""
+    """On rtl with ``sample_interval``, words of the sample port for each program (samples.py)."""
     preload_instructions: int = 0
     preload_cycles: int | None = None
     saturated: Saturated | None = None
-    """Numbers that saturated and were not meant to, in all images: counted by the golden machine where it ran."""
+    """Numbers that saturated against intention, in all images; the golden machine counts them if it ran."""
     narrowed: bool = False
     """Whether ``--ranges`` left less than calibration saw, so that numbers beyond saturate on purpose."""
     saturated_inputs: dict[str, int] = field(default_factory=dict)
-    """By input, values that its type has no room for."""
+    """Input -> number of values that its type has no room for."""
 
     @property
     def utilization(self) -> float | None:
-        """Multiply-accumulates of the network that the array does, per multiplier and cycle: at most 1."""
+        """Multiply-accumulates that the array does per multiplier and cycle, at most 1; None if not known."""
         if not self.cycles or self.done_macs is None:
             return None
         return min(self.done_macs / (self.array_size**2 * self.cycles), 1.0)
@@ -71,8 +73,9 @@ class RunResult:
 
 @dataclass(frozen=True)
 class _Ran:
-    """One group of images: their output vectors, how the program ended, the preload before it, the model and the bytes
-    of the program."""
+    """The results of a group of images that ran as one program.
+
+    Their output vectors, how the program ended, the preload before it, the model and the bytes of the program."""
 
     outputs: list[Vectors]
     done: Done
@@ -83,10 +86,10 @@ class _Ran:
 
 
 class Session:
-    """A compiled network on a machine: ``arch`` by default the model's own, else one with the same instructions."""
+    """A compiled network on a machine; ``arch`` is the model's own, or another with the same instructions."""
 
     def __init__(self, model: TModel | Network, arch: Arch | None = None) -> None:
-        """Raises WeftError where a program would mean something else on ``arch``."""
+        """Prepare the network's programs. Raise WeftError if one would mean something else on ``arch``."""
         self.network = model if isinstance(model, Network) else Network.of(model)
         self.arch = arch or self.network.arch
         _check_same_programs(self.network.arch, self.arch)
@@ -94,20 +97,19 @@ class Session:
 
     @property
     def machines(self) -> list[Loaded]:
-        """The programs alone."""
+        """The network's programs."""
         return [part for part in self.parts if isinstance(part, Loaded)]
 
     def run(self, inputs: Mapping[str, np.ndarray], *, on: str | Backend = GOLDEN, raw: bool = False,
             check: bool = True, most: int | None = None, progress: Progress = no_progress,
             **rtl_options: Any) -> RunResult:
-        """Inputs by name, one image or many (at most ``most``); outputs in the network's own types, images along the
-        first axis. ``raw``, of a single program, takes and gives vectors [size, array_size].
+        """Run the network on one image or many (at most ``most``), and return outputs and counts.
 
-        On anything but golden with ``check`` the golden machine runs too and all of both DRAMs is compared, of a
-        backend whose memory is not here the outputs. Raises WeftError for inputs that do not fit and for a program that
-        this machine refuses, Mismatch when only the RTL refuses it or does not end; differences in memory are in the
-        result.
-        """
+        ``inputs`` by name; outputs have the network's own types, images along the first axis. ``raw``, of a single
+        program, takes and gives vectors [size, array_size]. ``on``: golden, rtl or a device. With ``check`` the golden
+        machine runs beside any other, and all of both DRAMs is compared; on a device with remote memory only the
+        outputs are. Differences are in the result. Raise WeftError for inputs that do not fit and for a program that
+        the machine refuses. Raise Mismatch if only the RTL refuses it or does not end."""
         how = _How(on, self.arch, check, progress, rtl_options)
         if raw:
             return self._run_raw(inputs, most, how)
@@ -126,7 +128,7 @@ class Session:
         return self._result(results, ran, len(images), beyond)
 
     def _beyond(self, images: list[Values]) -> dict[str, int]:
-        """By input of the network, the values that a program has no room for, where there are some."""
+        """Return, by input of the network, the number of values that its type has no room for, if not 0."""
         number = self.arch.number
         found: dict[str, int] = {}
         for port in (port for loaded in self.machines for port in loaded.model.inputs):
@@ -137,6 +139,7 @@ class Session:
         return found
 
     def _run_raw(self, inputs: Mapping[str, np.ndarray], most: int | None, how: _How) -> RunResult:
+        """Run a single program on vectors, and return vectors."""
         if len(self.machines) > 1 or not isinstance(self.parts[0], Loaded):
             raise WeftError(explain("--raw", f"a network of {len(self.parts)} parts, of host and machine",
                                     "a single program", "leave --raw out"))
@@ -148,6 +151,7 @@ class Session:
 
     def _result(self, outputs: dict[str, np.ndarray], ran: list[_Ran], images: int,
                 inputs: Mapping[str, int] | None = None) -> RunResult:
+        """Return the result of all groups of images."""
         done = [group.done for group in ran]
         comparisons = [group.comparison for group in ran if group.comparison is not None]
         loaded = [group.preload for group in ran if group.preload is not None][:1]
@@ -170,7 +174,7 @@ class Session:
 
 @dataclass(frozen=True)
 class _How:
-    """Options of a run."""
+    """The options of a run."""
 
     on: str | Backend
     arch: Arch
@@ -179,7 +183,7 @@ class _How:
     rtl_options: dict[str, Any]
 
     def backend(self) -> Backend:
-        """The one given, or a new one: its memories are empty, as golden's are that it is compared with."""
+        """Return the backend that was given, or a new one with empty memories."""
         return machine(self.on, self.arch, self.rtl_options)
 
 
@@ -193,7 +197,7 @@ class Loaded:
         self.preload = preload(model, self.isa)
 
     def run(self, images: list[Values], how: _How) -> tuple[list[_Ran], list[Values]]:
-        """What each image's values are in the program's outputs, in single precision's range."""
+        """Run the program on images; return the groups that ran, and the outputs of each image as real numbers."""
         packed = [{port.name: self.model.pack_input(port.name, values[port.name]) for port in self.model.inputs}
                   for values in images]
         ran = self.run_stored(packed, how)
@@ -201,17 +205,18 @@ class Loaded:
                      for group in ran for image in group.outputs]
 
     def run_stored(self, images: list[Vectors], how: _How) -> list[_Ran]:
-        """The same of vectors."""
+        """Run the program on images given as vectors; return the groups that ran."""
         most = how.backend().most_images
         return [self._run_group(first, group, how) for first, group in self._groups(images, most)]
 
     def _groups(self, images: list[Vectors], most: int) -> Iterator[tuple[int, list[Vectors]]]:
-        """Images that run as one program, at most ``most``, and the number of the first."""
+        """Yield the groups of images that run as one program, at most ``most`` each, with the first's number."""
         most = min(most, self.batch.most_images)
         for first in range(0, len(images), most):
             yield first, images[first:first + most]
 
     def _run_group(self, first: int, images: list[Vectors], how: _How) -> _Ran:
+        """Run a group of images as one program, compared with golden if asked."""
         programs = [*filter(None, [self.preload]), self.batch.of(len(images))]
         device = how.backend()
         golden = Golden(self.arch) if how.check and not isinstance(device, Golden) else None
@@ -230,6 +235,7 @@ class Loaded:
                     (self.model, programs[-1]))
 
     def _compare(self, golden: Golden, device: Backend, outputs: list[Vectors], first: int) -> Comparison:
+        """Compare both DRAMs of a device with golden's, or only the outputs if its memory is remote."""
         if isinstance(device, Local):
             windows = {"dram0": self.batch.window_bytes, "dram1": golden.drams["dram1"].size}  # images share DRAM1
             dram0, dram1 = (compare(self.arch, memory, golden.drams[memory], device.drams[memory], size, first)
@@ -241,7 +247,7 @@ class Loaded:
         return sum(found[1:], found[0])
 
     def _place(self, device: Backend, images: list[Vectors]) -> None:
-        """Every image's input in its window of DRAM0, constants in DRAM1; those of DRAM0 are every image's too."""
+        """Write every image's input into its window of DRAM0, constants into DRAM1 and into every window."""
         for base, vectors in self.model.consts:
             device.write("dram1", base, vectors)
         for index, image in enumerate(images):
@@ -252,11 +258,13 @@ class Loaded:
                 device.write("dram0", port.base, image[port.name], window)
 
     def _read(self, device: Backend, image: int) -> Vectors:
+        """Return the output vectors of an image."""
         window = image * self.batch.window_blocks
         return {port.name: device.read("dram0", port.base, port.size, window) for port in self.model.outputs}
 
 
 def _insist(programs: list[Done], checked: bool) -> None:
+    """Raise Mismatch if a program stopped before its end; ``checked``: golden ran it to the end."""
     for done in programs:
         if done.cause is not Cause.NONE:
             where = f"instruction {done.program_counter} with cause {done.cause.name}"
@@ -264,7 +272,7 @@ def _insist(programs: list[Done], checked: bool) -> None:
 
 
 def _check_same_programs(compiled: Arch, arch: Arch) -> None:
-    """Raise WeftError where an override changes what the program's bytes or the packed vectors mean."""
+    """Raise WeftError if another architecture changes the meaning of the program or the packed vectors."""
     changed = [name for name, row in KEYS.items() if row.compatibility is Compatibility.REFUSED
                and getattr(compiled, name) != getattr(arch, name)]
     if changed:

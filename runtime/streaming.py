@@ -1,4 +1,4 @@
-"""Networks that keep a state: what one step leaves in its outputs the next one reads as its inputs."""
+"""Run networks that keep a state: outputs of one step are inputs of the next step."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ LISTED = ("operations", "samples")
 
 def stream(session: Session, inputs: Mapping[str, np.ndarray], states: Mapping[str, str], *, most: int | None = None,
            **options: Any) -> RunResult:
-    """Run the network once for each of the inputs, one step after another, with ``states``: output -> input that reads
-    it in the next step. ``inputs`` may hold the states before the first step, else they are the real 0. The result is
-    that of all steps together; ``options`` are those of Session.run.
+    """Run the network once for each of the inputs, one step after another, and return the result of all steps.
 
-    Raises WeftError for states that the network has not or that do not fit, and what Session.run raises.
-    """
+    ``states``: output -> input that reads it in the next step. ``inputs`` may hold the states before the first step,
+    else they are the real 0. ``options`` are those of Session.run. Raise WeftError for states that the network does not
+    have or that do not fit, and the errors of Session.run."""
     kept = checked(session.network, states)
     steps = split_images(session.network, inputs, most, frozenset(kept))
     now = {name: np.asarray(inputs[name]) if name in inputs else tensor.made(np.zeros(tensor.shape or ()))
@@ -41,7 +40,7 @@ def stream(session: Session, inputs: Mapping[str, np.ndarray], states: Mapping[s
 
 
 def checked(network: Network, states: Mapping[str, str]) -> dict[str, Tensor]:
-    """The inputs that are states. Raises WeftError."""
+    """Return the inputs that are states, by name. Raise WeftError if a state does not exist or fit."""
     inputs = {tensor.name: tensor for tensor in network.signature.inputs}
     outputs = {tensor.name: tensor for tensor in network.signature.outputs}
     kept: dict[str, Tensor] = {}
@@ -64,7 +63,7 @@ def checked(network: Network, states: Mapping[str, str]) -> dict[str, Tensor]:
 
 
 def _numbered(results: Sequence[RunResult]) -> Iterator[Saturated | None]:
-    """What saturated in each step, its images numbered from the first step on."""
+    """Yield the saturation counts of each step, with images numbered from the first step on."""
     first = 0
     for each in results:
         found = each.saturated
@@ -73,11 +72,12 @@ def _numbered(results: Sequence[RunResult]) -> Iterator[Saturated | None]:
 
 
 def _refusal(made: str, read: str, found: str, allowed: str, way_out: str) -> WeftError:
+    """Return the error for a state that cannot be passed on."""
     return WeftError(explain(f"state {made}:{read}", found, allowed, way_out))
 
 
 def together(results: Sequence[RunResult]) -> RunResult:
-    """One result of all steps."""
+    """Return one result of all steps."""
     first = results[0]
     comparisons: list[Comparison] = [each.comparison for each in results if each.comparison is not None]
     sums: dict[str, Any] = {key: None if getattr(first, key) is None else sum(getattr(each, key) for each in results)

@@ -75,7 +75,7 @@ def from_clone(pages: str, folder: Path) -> Iterator[tuple[str, str]]:
 
 def from_wheel(pages: str, folder: Path) -> Iterator[tuple[str, str]]:
     """The wheel is made in the clone, and copied to a folder that has nothing else."""
-    yield ".venv/bin/python -m pip wheel --quiet --no-deps -w dist .", str(folder / "weft")
+    yield "make wheel", str(folder / "weft")
     alone = folder / "alone"
     (alone / "dist").mkdir(parents=True)
     yield f"cp {folder}/weft/dist/*.whl {alone}/dist/", str(folder)

@@ -1,4 +1,4 @@
-"""AXI4-Lite register access from a cocotb test: one access at a time, plain signal wiggling."""
+"""AXI4-Lite register access from a cocotb test: one access at a time, by plain signals."""
 
 from typing import Any
 
@@ -8,15 +8,14 @@ __all__ = ["AxiLite", "AxiLiteError"]
 
 
 class AxiLiteError(Exception):
-    """The slave answered with something other than OKAY."""
+    """The error that the slave answered with something other than OKAY."""
 
 
 class AxiLite:
     """A master on the 32-bit AXI4-Lite slave port `prefix` of `dut`.
 
     An access takes a handful of clock edges of Python, so it is for configuration, not for polling. The master is
-    always ready for responses; it offers address and data together.
-    """
+    always ready for responses; it offers address and data together."""
 
     def __init__(self, dut: Any, prefix: str = "s_axil", clock: str = "clk") -> None:
         self._dut = dut
@@ -29,7 +28,7 @@ class AxiLite:
         self._signal("rready").value = 1
 
     async def write(self, address: int, value: int) -> None:
-        """Writes the register at byte `address`; returns after the response."""
+        """Write the register at byte `address`; return after the response."""
         self._signal("awaddr").value = address
         self._signal("wdata").value = value
         waiting = {"aw", "w"}
@@ -46,7 +45,7 @@ class AxiLite:
         self._check("write", address, response)
 
     async def read(self, address: int) -> int:
-        """The register at byte `address`."""
+        """Return the register at byte `address`."""
         self._signal("araddr").value = address
         self._signal("arvalid").value = 1
         while True:
@@ -58,12 +57,15 @@ class AxiLite:
                 self._signal("arvalid").value = 0
 
     def _signal(self, name: str) -> Any:
+        """Return a signal of the port."""
         return getattr(self._dut, f"{self._prefix}_{name}")
 
     def _high(self, name: str) -> bool:
+        """Tell whether a signal of the port is 1."""
         return bool(self._signal(name).value == 1)
 
     @staticmethod
     def _check(access: str, address: int, response: int) -> None:
+        """Raise AxiLiteError unless the response is OKAY."""
         if response != 0:
             raise AxiLiteError(f"AXI-Lite {access} at {address:#05x} answered with response {response}, not OKAY")

@@ -1,4 +1,4 @@
-"""Turns Verilog into a simulation, a program of Verilator's that cocotb drives; cached by content."""
+"""Build a simulation from Verilog, a program of Verilator's that cocotb drives; cached by content."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TRACE_SOURCES = [SV / "trace.cpp"]
 def build_simulation(verilog_text: str, *, top: str, sources: Sequence[Path] = (), includes: Sequence[Path] = (),
                      public_vlt: str = "", clock: str | None = "clk", parameters: Mapping[str, int] | None = None,
                      trace: bool = False, coverage: bool = False) -> Simulation:
-    """The simulation of module ``top``, made from ``verilog_text`` (may be empty) and the .v, .sv and .cpp ``sources``.
+    """Return the simulation of module ``top``.
 
-    ``public_vlt``: the body of a Verilator control file that names the signals cocotb may touch; all else is private,
-    for speed. ``clock``: the input of ``top`` which the main loop drives, None to leave all clocks to cocotb. ``trace``
-    and ``coverage`` build these in; a run asks for its trace. Equal content gives the same program without building.
-    """
+    It is made from ``verilog_text`` (may be empty) and the .v, .sv and .cpp ``sources``. ``public_vlt``: the body of a
+    Verilator control file that names the signals cocotb may touch; all others are private, for speed. ``clock``: the
+    input of ``top`` which the main loop drives, None to leave all clocks to cocotb. ``trace`` and ``coverage`` build
+    these in; a run asks for its trace. Equal content gives the same program without building."""
     toolchain.check_system_packages()
     design = _Design(verilog_text, tuple(Path(path).resolve() for path in sources),
                      tuple(Path(path).resolve() for path in includes), public_vlt,
@@ -47,6 +47,7 @@ def build_simulation(verilog_text: str, *, top: str, sources: Sequence[Path] = (
 
 def _verilator_flags(top: str, clock: str | None, parameters: Mapping[str, int], trace: bool,
                      coverage: bool) -> list[str]:
+    """Return the command line options of Verilator."""
     libs = cocotb_tools.config.libs_dir
     flags = ["--cc", "--exe", "--vpi", "--no-timing", "--prefix", "Vtop", "--top-module", top, "-o", "simulation"]
     flags += ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--timescale-override", "1ns/1ps", "-O3", "--x-assign", "fast"]
@@ -73,14 +74,14 @@ class _Design:
     is_plain: bool
 
     def digest(self) -> str:
-        """Equal for designs that give the same program."""
+        """Return a digest that is equal for designs that give the same program."""
         headers = [path for folder in self.includes for path in sorted(folder.iterdir()) if path.is_file()]
         texts = [self.verilog, self.public_vlt, optimise(), *self.flags, toolchain.tool_versions(),
                  *map(str, self.includes), *(path.read_text() for path in (*self.sources, MAIN, *headers))]
         return hashlib.sha256(b"".join(hashlib.sha256(text.encode()).digest() for text in texts)).hexdigest()[:20]
 
     def build(self, work: Path) -> None:
-        """Fills the folder ``work`` with the program ``simulation`` and build.log."""
+        """Fill the folder ``work`` with the program ``simulation`` and build.log."""
         (work / "public.vlt").write_text("`verilator_config\n" + self.public_vlt)
         (work / "design.v").write_text(self.verilog)
         objects, log = work / "objects", work / "build.log"

@@ -1,7 +1,6 @@
-"""What one run of a program on the simulated machine is told and tells: plain data, exchanged as JSON.
+"""A job of the simulated machine and its results: plain data, exchanged as JSON.
 
-``run_job`` is the parent's side, ``run_program.py`` the simulator's.
-"""
+``run_job`` is the parent's side, ``run_program.py`` the simulator's."""
 
 import dataclasses
 import json
@@ -20,7 +19,7 @@ __all__ = ["Job", "JobResult", "MemorySettings", "ProgramRun", "build_machine", 
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySettings:
-    """The behaviour of one memory; the meaning of each is in sv/axi_dram.sv. Cycles; stalls per 256 cycles."""
+    """The behaviour of one memory in cycles, and stalls per 256 cycles; sv/axi_dram.sv explains each."""
 
     read_latency: int = EXPECTED.read_latency
     write_latency: int = EXPECTED.read_latency
@@ -36,38 +35,40 @@ class MemorySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramRun:
-    """``size`` bytes of the program memory from ``address``, run with the memories behaving as told."""
+    """A run of ``size`` bytes of the program memory from ``address``, with given behaviour of the memories."""
 
     size: int
     address: int = 0
     group: Sequence[tuple[int, int]] = ()
-    """Of several cores instead: (address, size) of the program of each, from core 0 on, of size 0 where it rests."""
+    """For several cores: (address, size) of the program of each, from core 0 on, of size 0 if it rests."""
     memories: Mapping[str, MemorySettings] = field(default_factory=dict)
-    """By name (sim_top.MEMORIES); those left out behave by default."""
+    """Memory (sim_top.MEMORIES) -> its behaviour; others behave by default."""
     reset: bool = True
-    """Soft reset before it (the first one needs none)."""
+    """Whether there is a soft reset before it (the first program needs none)."""
     reset_at_end: bool = False
-    """Soft reset at its interrupt, before its registers are read: they then tell nothing of the program."""
+    """Whether there is a soft reset at its interrupt, before its registers are read.
+
+    They then tell nothing of the program."""
     content: Mapping[str, str] = field(default_factory=dict)
-    """Memory -> file whose bytes it holds when the program starts, zeros beyond; the others stay as they are."""
+    """Memory -> file with its content when the program starts, zeros beyond; others stay as they are."""
     snapshots: Mapping[str, str] = field(default_factory=dict)
     """Memory -> file that its content is copied to, sparsely, when the program has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Programs run one after another in one simulation, on the same memories."""
+    """Programs that run one after another in one simulation, on the same memories."""
 
     programs: Sequence[ProgramRun]
     cycle_limit: int = 100_000_000
-    """Cycles of the whole simulation after which it counts as hung."""
+    """The cycles of the whole simulation after which it counts as hung."""
     seed: int = 0
-    """Of the memories' random stalls and latencies."""
+    """The seed of the memories' random stalls and latencies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobResult:
-    """What the machine's registers and the memories' counters say when a program has ended and the machine is idle."""
+    """The registers of the machine and the counters of the memories after a program, when the machine is idle."""
 
     done: bool
     error: bool
@@ -77,14 +78,14 @@ class JobResult:
     error_program_counter: int
     program_counter: int
     cycles: int
-    """The machine's own count, first instruction accepted to last write response."""
+    """The machine's own count, from the first instruction accepted to the last write response."""
     instructions: int
     simulation_cycles: int
-    """From reset to idle, register access included."""
+    """The cycles from reset to idle, with register accesses."""
     wall_seconds: float
     sample_words: int
     memories: dict[str, dict[str, int]]
-    """Per memory: read_beats, write_beats, first_cycle, last_cycle (sv/axi_dram.sv)."""
+    """Memory -> read_beats, write_beats, first_cycle, last_cycle (sv/axi_dram.sv)."""
 
 
 def build_machine(
@@ -100,8 +101,10 @@ def build_machine(
     trace: bool = False,
     coverage: bool = False,
 ) -> Simulation:
-    """The simulation of module `weft_top`, which has its trace port, with its three memories. ``controller``: the
-    Verilog of a board's memory controller that paces them (boards/shell/controller.py)."""
+    """Return the simulation of module `weft_top`, which has its trace port, with its three memories.
+
+    ``controller``: the Verilog of a board's memory controller that decides when memories answer
+    (boards/shell/controller.py)."""
     top = weft_sim(axi_data_width=axi_data_width, axi_address_width=axi_address_width, stream_width=stream_width,
                    shared_dram=shared_dram, paced=bool(controller), cores=cores, memory_ports=memory_ports)
     return build_simulation(
@@ -115,7 +118,7 @@ def build_machine(
 
 
 def run_job(simulation: Simulation, job: Job, **options: Any) -> list[JobResult]:
-    """Return what :func:`run_groups` gives, with its options, of core 0."""
+    """Return the result of core 0 for each program of a job; options are those of :func:`run_groups`."""
     return [group[0] for group in run_groups(simulation, job, **options)]
 
 
@@ -131,14 +134,12 @@ def run_groups(
     timeout_seconds: float = 600,
     trace: bool = False,
 ) -> list[list[JobResult]]:
-    """Runs `job` in `directory`; of each program the results of each core that it started, on memories held by
-    `files` (by name; the file's size is the memory's).
+    """Run `job` in `directory`; return, for each program, the results of each core that it started.
 
-    ``bases``: where each memory begins in a board's own, with a controller.
-    `samples` and `operations`: files to write, see sim_top.weft_sim. The files change in place. Raises SimulationError
-    when the machine breaks an AXI rule, hangs or outlasts `timeout_seconds`; a machine that reports an error in its
-    registers has run, and the result says so.
-    """
+    Memories lie in `files` (by name; the file's size is the memory's), which change in place. ``bases``: where each
+    memory begins in a board's own, with a controller. `samples` and `operations`: files to write, see sim_top.weft_sim.
+    Raise SimulationError if the machine breaks an AXI rule, hangs or outlasts `timeout_seconds`. A machine that reports
+    an error in its registers has run, and the result says so."""
     directory.mkdir(parents=True, exist_ok=True)
     job_file, result_file = directory / "job.json", directory / "result.json"
     text: dict[str, Any] = dataclasses.asdict(job)

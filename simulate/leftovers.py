@@ -1,7 +1,6 @@
-"""Folders of work in progress: what a killed process leaves, files and running programs, goes at the next start.
+"""Folders of work in progress: leftovers of a killed process, files and running programs, go at the next start.
 
-An owned folder holds a file that its owner keeps locked; the system drops the lock when the owner dies, in any way.
-"""
+An owned folder holds a file that its owner keeps locked; the system drops the lock when the owner dies, in any way."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ OWNER = "owner.lock"
 
 @contextlib.contextmanager
 def owned(parent: Path, prefix: str) -> Iterator[Path]:
-    """A new folder in ``parent`` which is ours until the end of the block. It then stays: move it or remove it."""
+    """Make a new folder in ``parent`` that is ours until the end of the block. It then stays: move it or remove it."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     with open(folder / f"{OWNER}.new", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -33,7 +32,7 @@ def owned(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def remove_dead(parent: Path, pattern: str) -> None:
-    """Remove the folders whose owners died, of those that ``pattern`` fits, and end what still runs in them."""
+    """Remove the folders that ``pattern`` fits and whose owners died, and end what still runs in them."""
     for folder in parent.glob(pattern):
         with contextlib.suppress(OSError):  # somebody else's, or just removed by another process
             if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
@@ -41,6 +40,7 @@ def remove_dead(parent: Path, pattern: str) -> None:
 
 
 def _remove_if_dead(folder: Path) -> None:
+    """Remove a folder whose owner died. Raise OSError otherwise."""
     with open(folder / OWNER, "r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         discard(folder)
@@ -55,7 +55,7 @@ def discard(folder: Path) -> None:
 
 
 def _running_in(folder: Path) -> list[int]:
-    """Processes of ours that work in the folder."""
+    """Return our processes that work in a folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -66,10 +66,9 @@ def _running_in(folder: Path) -> list[int]:
 
 def run_group(command: Sequence[str], directory: Path, output: IO[str], environment: Mapping[str, str],
               timeout_seconds: float | None = None) -> int:
-    """Run a command and return its exit code. Whatever ends the wait ends the command, with all that it has started.
+    """Run a command and return its exit code.
 
-    Raises subprocess.TimeoutExpired.
-    """
+    Whatever ends the wait ends the command, with all that it has started. Raise subprocess.TimeoutExpired."""
     process = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=output,
                                stdin=subprocess.DEVNULL, start_new_session=True)
     try:

@@ -1,8 +1,7 @@
-"""Verilator's own C++ library and its headers, precompiled: the same for every design, half of what g++ takes for a
-small one, built once.
+"""Verilator's own C++ library and its precompiled headers, built once for all designs.
 
-Traced and covered designs need other variants of both and compile their own.
-"""
+They are half of what g++ takes for a small design. Traced and covered designs need other variants and compile their
+own."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from weft.simulate.once import built_once
 from weft.support.cache import cache_directory
 
 LIBRARY_FAST = "-O0"
-"""Of the library beside BUILD_FAST: to optimise it takes 12 s, more than short runs win by it."""
+"""The flags of the library beside BUILD_FAST; optimising it takes 12 s, more than short runs gain."""
 LIBRARY_HEADERS = ("verilated", "verilated_dpi", "verilated_vpi")
 HEADERS = "runtime.h"
-"""Includes all of them."""
+"""The header that includes all others."""
 RULES = f"""
 libverilated.a: $(VK_GLOBAL_OBJS)
 \t$(AR) rcs $@ $^
@@ -27,8 +26,10 @@ weft_runtime: libverilated.a {HEADERS}.fast.gch {HEADERS}.slow.gch
 
 
 def library(objects: Path) -> Path:
-    """The folder with the library, and with the headers for optimised code and for the rest. ``objects``: what
-    Verilator made of any design, from whose makefile it is built where it is not there."""
+    """Return the folder with the library and the precompiled headers; build it if needed.
+
+    ``objects``: Verilator's output for any design, whose makefile builds the library. Headers are there for optimised
+    code and for other code."""
     name = hashlib.sha256(f"{toolchain.tool_versions()}, {optimise()}".encode()).hexdigest()[:12]
     directory = cache_directory("verilated") / name
     with built_once(directory) as work:
@@ -38,6 +39,7 @@ def library(objects: Path) -> Path:
 
 
 def _fill(work: Path, objects: Path) -> None:
+    """Build the library and the headers in ``work``."""
     (objects / HEADERS).write_text("".join(f'#include "{name}.h"\n' for name in LIBRARY_HEADERS))
     (objects / "runtime.mk").write_text((objects / "Vtop.mk").read_text() + RULES)
     variables = toolchain.make_variables(optimise())
@@ -49,7 +51,7 @@ def _fill(work: Path, objects: Path) -> None:
 
 
 def with_library(folder: Path) -> dict[str, str]:
-    """Variables of make for a design that takes library and headers from there instead of compiling its own."""
+    """Return variables of make for a design that uses the library and headers in ``folder``."""
     fast, slow = (f"-include {folder / HEADERS}.{speed} -Winvalid-pch" for speed in ("fast", "slow"))
     return {"VM_GLOBAL_FAST": "", "VM_GLOBAL_SLOW": "", "USER_LDLIBS": str(folder / "libverilated.a"),
             "CFG_CXXFLAGS_PCH_I": "", "VK_PCH_H": str(folder / HEADERS), "VK_PCH_I_FAST": "", "VK_PCH_I_SLOW": "",

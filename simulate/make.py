@@ -1,4 +1,4 @@
-"""Calls Verilator and make while a simulation is built, and says what g++ is told."""
+"""Call Verilator and make while a simulation is built, with the flags of g++."""
 
 from __future__ import annotations
 
@@ -10,36 +10,42 @@ from pathlib import Path
 from weft.simulate.leftovers import run_group
 
 RUN_FAST = "-O2 -fno-tree-pre"
-"""What partial redundancies cost to find and to keep in registers, in functions as large as Verilator's, is more than
-they are: without, simulations are a fiftieth faster."""
+"""The flags for long runs.
+
+Without the search for partial redundancies simulations are a fiftieth faster: in functions as large as Verilator's,
+finding and keeping them costs more than they save."""
 BUILD_FAST = "-O1 --param sccvn-max-alias-queries-per-access=8"
-"""For short runs, such as those of tests: g++ takes half as long, and the program runs an eighth slower. The parameter
-bounds the search for equal loads (1000 by default), which in functions as large as Verilator's is a third of -O1."""
+"""The flags for short runs, such as those of tests: g++ takes half as long, the program runs an eighth slower.
+
+The parameter bounds the search for equal loads (1000 by default), which in functions as large as Verilator's is a third
+of -O1."""
 LOG_TAIL_LINES = 60
 
 
 class BuildError(Exception):
-    """Verilator or the C++ compiler refused the design; the message holds the tail of what they said."""
+    """The error that Verilator or the C++ compiler refused the design; its message has the end of their output."""
 
 
 def optimise() -> str:
-    """Flags of g++: RUN_FAST, unless the environment variable WEFT_SIMULATOR_FLAGS says others."""
+    """Return the flags of g++: RUN_FAST, or those in the environment variable WEFT_SIMULATOR_FLAGS."""
     return os.environ.get("WEFT_SIMULATOR_FLAGS", RUN_FAST)
 
 
 def log_tail(log: Path) -> str:
+    """Return the last lines of a log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
 
 def make(directory: Path, target: str, variables: Mapping[str, str], log: Path, makefile: str = "Vtop.mk") -> None:
-    """Raises BuildError."""
+    """Make a target of Verilator's makefile. Raise BuildError if it fails."""
     jobs = len(os.sched_getaffinity(0))
     assignments = [f"{name}={value}" for name, value in variables.items()]
     call(["make", f"-j{jobs}", "-f", makefile, *assignments, target], directory, log, {"MAKEFLAGS": ""})
 
 
 def call(command: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str]) -> None:
-    """Run a command of a build in ``directory``; it and what it says are appended to ``log``. Raises BuildError."""
+    """Run a command of a build in ``directory``, and append it with its output to ``log``. Raise BuildError if it
+    fails."""
     with log.open("a") as output:
         output.write(shlex.join(command) + "\n")
         output.flush()

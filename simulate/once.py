@@ -1,4 +1,4 @@
-"""What is built once and kept: a folder of the cache that one process fills, and that others find whole."""
+"""Build something once and keep it: one process fills a folder of the cache, others find it whole."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from pathlib import Path
 from weft.simulate.leftovers import discard, owned, remove_dead
 
 WORK = ".work-"
-"""In the name of a folder that is being filled."""
+"""The part of the name of a folder that is being filled."""
 
 
 @contextlib.contextmanager
 def built_once(directory: Path) -> Iterator[Path | None]:
-    """Yields a fresh folder to fill, which then becomes ``directory``, or None where that is there already.
+    """Yield a fresh folder to fill, which then becomes ``directory``, or None if that exists already.
 
-    Only one process at a time fills it; the others wait and find it. What fails leaves nothing behind.
-    """
+    Only one process at a time fills it; the others wait and find it. A failure leaves nothing behind."""
     if directory.exists():
         yield None
         return

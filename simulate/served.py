@@ -1,7 +1,6 @@
-"""The simulated machine as something to talk to: its registers one by one, its memories in place, time when asked for.
+"""A simulated machine to talk to: registers one by one, memories in place, and time on request.
 
-The simulation stands still while nobody asks anything. ``serve.py`` is the simulator's side.
-"""
+The simulation stands still while nobody asks anything. ``serve.py`` is the simulator's side."""
 
 from __future__ import annotations
 
@@ -23,17 +22,18 @@ from weft.simulate.sim_top import MEMORIES
 from weft.simulate.simulation import Simulation, SimulationError, run_simulation
 
 START_SECONDS = 60.0
-"""In which a simulator that was built must be there."""
+"""The seconds in which a built simulator must start."""
 LIFE_SECONDS = 30 * 86400.0
 
 
 class ServedMachine:
-    """A machine after reset, with zeros in its ``memories`` (by name), until :meth:`close`. ``memory``: their
-    behaviour."""
+    """A machine after reset, with zeros in its ``memories`` (by name), until :meth:`close`.
+
+    ``memory``: their behaviour."""
 
     def __init__(self, arch: Arch, memory: MemorySettings | None = None, *, seed: int = 0,
                  stage: Stage | None = None) -> None:
-        """Raises BuildError, ToolchainError, SimulationError."""
+        """Build and start the simulation. Raise BuildError, ToolchainError or SimulationError if that fails."""
         simulation = build_rtl(arch, stage=stage)
         self._stack = contextlib.ExitStack()
         self._error: Exception | None = None
@@ -48,6 +48,7 @@ class ServedMachine:
             raise
 
     def _start(self, arch: Arch, simulation: Simulation, folder: Path, memory: MemorySettings, seed: int) -> None:
+        """Start the simulator and wait until it connects."""
         files = {name: folder / f"{name}.bin" for name in MEMORIES}
         self.memories = {name: Dram(arch, file) for name, file in files.items()}
         (folder / "job.json").write_text(json.dumps({"memory": dataclasses.asdict(memory), "seed": seed}))
@@ -70,7 +71,7 @@ class ServedMachine:
         self._stack.callback(self._end)
 
     def _accept(self, listener: Listener) -> Connection:
-        """The simulator, or SimulationError when it does not come."""
+        """Return the connection to the simulator. Raise SimulationError if it does not come."""
         listener._listener._socket.settimeout(START_SECONDS)  # type: ignore[attr-defined]
         try:
             return listener.accept()
@@ -79,23 +80,25 @@ class ServedMachine:
             raise self._error or TimeoutError(f"the simulator did not start within {START_SECONDS:g} s") from None
 
     def _end(self) -> None:
+        """Hang up, and wait for the simulator's end."""
         self._connection.close()
         self._thread.join(START_SECONDS)
 
     # -- requests --------------------------------------------------------------------------------------------------
     def read(self, offset: int) -> int:
-        """A control register; all ones where there is none."""
+        """Return a control register; all ones if there is none."""
         return self._ask("read", offset)
 
     def write(self, offset: int, value: int) -> None:
-        """A control register; nothing happens where there is none."""
+        """Write a control register; nothing happens if there is none."""
         self._ask("write", offset, value)
 
     def run(self, cycles: int) -> bool:
-        """Let the clock run so long, or until the interrupt is there: whether it is."""
+        """Let the clock run ``cycles``, or until the interrupt; tell whether it is there."""
         return self._ask("run", cycles)
 
     def _ask(self, *request: object) -> Any:
+        """Return the simulator's answer. Raise SimulationError if it has failed."""
         try:
             self._connection.send(request)
             return self._connection.recv()
@@ -104,7 +107,7 @@ class ServedMachine:
             raise self._error or RuntimeError("the simulator is closed") from None
 
     def close(self) -> None:
-        """End the simulation, and remove what it worked with."""
+        """End the simulation, and remove its files."""
         self._stack.close()
 
 

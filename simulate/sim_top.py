@@ -1,9 +1,8 @@
-"""The simulation's top module `weft_sim`, as text: the machine, its three memories, and the signals a test touches.
+"""The simulation's top module `weft_sim`, as text: the machine, its three memories, and the signals of tests.
 
-``weft_sim`` has one port, `clk`, which the simulator's main loop drives (sv/main.cpp). Everything else that a test
-sets or reads is a plain variable listed in ``WRITABLE`` and ``READABLE``; ``public_vlt`` makes these, and only these,
-visible to cocotb, for every visible signal costs simulation speed.
-"""
+``weft_sim`` has one port, `clk`, which the simulator's main loop drives (sv/main.cpp). All other signals that a test
+sets or reads are plain variables listed in ``WRITABLE`` and ``READABLE``. ``public_vlt`` makes only these visible to
+cocotb, because every visible signal costs simulation speed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,17 +13,18 @@ from weft.simulate.trace import Kind
 __all__ = ["MEMORIES", "READABLE", "WRITABLE", "public_vlt", "weft_sim"]
 
 MEMORIES = ("dram0", "dram1", "program")
-"""Names of the memories: of their AXI port m_axi_<name>, their plus-argument +<name>=<file> and their signals.
+"""The names of the memories: of their AXI port m_axi_<name>, their plus-argument +<name>=<file>, and signals.
 
-Where both DRAM windows share the port m_axi_dram, each still has a file, and addresses, of its own: AxUSER says which
-one is meant, so that windows never overlap, wherever a program puts them. Errors are set for each, all else by the
-settings of dram0, whose counters are the port's."""
+If both DRAM windows share the port m_axi_dram, each still has a file, and addresses, of its own: AxUSER says which one
+is meant, so that windows never overlap, wherever a program puts them. Errors are set for each, all else by the settings
+of dram0, whose counters are the port's."""
 
 SHARED_PORT = "dram"
 """The port behind which both DRAM windows lie, on a machine with ``dram_ports`` "shared"."""
 CORES_PORT = "memory{}"
-"""The ports of several cores, behind each of which all three memories lie; AxUSER tells which is meant. They all behave
-by the settings of dram0, whose counts of beats are those of all ports together."""
+"""The ports of several cores, behind each of which all three memories lie; AxUSER tells which is meant.
+
+They all behave by the settings of dram0, whose counts of beats are those of all ports together."""
 
 _ADDRESS = {"id": 1, "addr": 0, "len": 8, "size": 3, "burst": 2, "lock": 1, "cache": 4, "prot": 3, "qos": 4}
 _SETTINGS = {
@@ -45,19 +45,22 @@ WRITABLE: dict[str, int] = {
     **{f"{memory}_{name}": width for memory in MEMORIES for name, width in _SETTINGS.items()},
     **{f"s_axil_{name}": width for name, width in _AXIL_IN.items()},
 }  # fmt: skip
-"""Variables a test sets, with their widths; all start as 0 except `rst` and `sample_tready`, which start as 1."""
+"""The variables that a test sets, with their widths.
+
+All start as 0 except `rst` and `sample_tready`, which start as 1."""
 
 _REGISTERED = [name for name in WRITABLE if not name.startswith("s_axil_")]
-"""Of these the design sees `<name>_q`, one clock edge later: Verilator evaluates everything combinational behind a
-writable variable at every edge of the clock, and reset alone reaches all of the machine. The control port's handshake
-would not survive a delay, and little is behind it."""
+"""The variables that the design sees as `<name>_q`, one clock edge later.
+
+Verilator evaluates everything combinational behind a writable variable at every edge of the clock, and reset alone
+reaches all of the machine. The control port's handshake would not survive a delay, and little is behind it."""
 
 READABLE: dict[str, int] = {
     "cycle": 64, "interrupt": 1, "sample_words": 64,
     **{f"{memory}_{name}": width for memory in MEMORIES for name, width in _COUNTERS.items()},
     **{f"s_axil_{name}": width for name, width in _AXIL_OUT.items()},
 }  # fmt: skip
-"""Variables a test reads, with their widths. `cycle` counts clock edges since rst was last high."""
+"""The variables that a test reads, with their widths. `cycle` counts clock edges since rst was last high."""
 
 _TRACE = {"begin": 1, "cycle": 64, "issued": len(UNITS), "program_counter": 32, "started": len(UNITS),
           "finished": len(UNITS)}  # fmt: skip
@@ -65,6 +68,8 @@ _TRACE = {"begin": 1, "cycle": 64, "issued": len(UNITS), "program_counter": 32, 
 
 @dataclass(frozen=True)
 class _Wire:
+    """A wire of an AXI4 port."""
+
     name: str
     width: int
     from_master: bool
@@ -72,8 +77,10 @@ class _Wire:
 
 @dataclass(frozen=True)
 class _Port:
-    """A port of the machine, m_axi_<name>, and what lies behind it. ``windows``: names of memories; ``number``: of the
-    first of them in dram.cpp; ``counted``: where its counts go."""
+    """A port of the machine, m_axi_<name>, and what lies behind it.
+
+    ``windows``: names of memories; ``number``: of the first of them in dram.cpp; ``counted``: the name for its
+    counts."""
 
     name: str
     data_width: int
@@ -84,19 +91,21 @@ class _Port:
 
     @property
     def writes(self) -> bool:
+        """Whether the port has write channels."""
         return self.windows != ("program",)
 
     @property
     def user(self) -> int:
-        """Bits of AxUSER."""
+        """The bits of AxUSER."""
         return len(self.windows) - 1
 
     def wires(self) -> list[_Wire]:
+        """Return the wires of the port."""
         return _channels(self.data_width, self.address_width, self.writes, self.user)
 
 
 def _channels(data_width: int, address_width: int, write: bool, user: int = 0) -> list[_Wire]:
-    """The wires of an AXI4 port, without its prefix. ``user``: bits of AxUSER."""
+    """Return the wires of an AXI4 port, without its prefix. ``user``: bits of AxUSER."""
 
     def address(channel: str) -> list[_Wire]:
         fields = {**_ADDRESS, "addr": address_width, **({"user": user} if user else {}), "valid": 1}
@@ -117,23 +126,26 @@ def _channels(data_width: int, address_width: int, write: bool, user: int = 0) -
 
 
 def _declare(kind: str, width: int, name: str, start: str = "") -> str:
+    """Return the declaration of a variable or wire."""
     return f"  {kind} [{width - 1}:0] {name}{start};"
 
 
 _PACED = {"araddr": 32, "awaddr": 32, "arlen": 8, "awlen": 8, "arsize": 3, "awsize": 3, "arburst": 2, "awburst": 2,
           **dict.fromkeys(("arvalid", "awvalid", "wvalid", "wlast", "rready", "bready", "arready", "awready", "wready",
                            "rvalid", "bvalid"), 1)}
-"""What goes between a port and a board's memory controller."""
+"""The signals between a port and a board's memory controller, with their widths."""
 
 
 def _controller(names: Iterable[str]) -> list[str]:
-    """A board's memory controller, behind the machine's ports."""
+    """Return the lines with a board's memory controller, behind the machine's ports."""
     pins = [f".m_axi_{name}_{wire}(c_{name}_{wire})" for name in names for wire in _PACED]
     return ["  dram_controller dram_controller (.sys_clk(clk), .sys_rst(rst_q),", "    " + ",\n    ".join(pins), "  );"]
 
 
 def _memory(port: _Port, paced: bool) -> list[str]:
-    """The wires of a port and the memories at their end; ``paced``: by a board's controller."""
+    """Return the lines with the wires of a port and the memories at its end.
+
+    ``paced``: a board's controller decides when they answer."""
     name, first, wires = port.name, port.windows[0], port.wires()
     lines = [_declare("wire", wire.width, f"m_axi_{name}_{wire.name}") for wire in wires]
     connections = [".clk(clk)", ".rst(rst_q)", ".cycle(cycle)"]
@@ -162,12 +174,12 @@ def _memory(port: _Port, paced: bool) -> list[str]:
 
 
 _LATER_WINDOWS = (("second", "dram1"), ("third", "program"))
-"""What axi_dram.sv calls the windows behind the first, and the memories that they are."""
+"""axi_dram.sv's names of the windows after the first, and their memories."""
 
 
 def _ports(axi_data_width: int, address_width: int, stream_width: int, shared_dram: bool,
            memory_ports: int) -> list[_Port]:
-    """The machine's ports. ``memory_ports``: those of several cores, 0 for a single one."""
+    """Return the machine's ports. ``memory_ports``: those of several cores, 0 for a single one."""
     if memory_ports:
         names = [CORES_PORT.format(number) for number in range(memory_ports)]
         return [_Port(name, axi_data_width, address_width, MEMORIES, len(MEMORIES) * number, name)
@@ -180,7 +192,7 @@ def _ports(axi_data_width: int, address_width: int, stream_width: int, shared_dr
 
 
 def _sums(ports: list[_Port]) -> list[str]:
-    """Counters of several cores' ports; dram0's are their sums, of cycles those of the first port."""
+    """Return the lines with counters of several cores' ports, summed as dram0's; cycles are those of the first port."""
     lines = [_declare("wire", width, f"{port.counted}_{counter}") for port in ports
              for counter, width in _COUNTERS.items()]
     for counter in _COUNTERS:
@@ -192,19 +204,17 @@ def _sums(ports: list[_Port]) -> list[str]:
 
 def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int, shared_dram: bool = False,
              paced: bool = False, cores: int = 1, memory_ports: int = 1) -> str:
-    """SystemVerilog of `weft_sim` around `weft_top` for an architecture's three widths, its DRAM ports and its cores.
+    """Return SystemVerilog of `weft_sim` around `weft_top`, for an architecture's widths, DRAM ports and cores.
 
-    * Memories: axi_dram `dram0`, `dram1` (or one for both) and, read only, `program`; of several cores all
-      three behind each memory port. See sv/axi_dram.sv for their settings.
+    * Memories: axi_dram `dram0`, `dram1` (or one for both) and, read only, `program`; of several cores all three behind
+    each memory port. See sv/axi_dram.sv for their settings.
     * ``paced``: these are axi_paced (sv/axi_paced.sv) on a board's memory controller, a module `dram_controller`; their
-      settings then mean nothing. Of a single core.
+    settings then mean nothing. Only for a single core.
     * `cycle_limit`: when `cycle` reaches it, and it is not 0, the simulation ends with $fatal.
     * Samples: with +samples=<file>, each word of m_axis_sample (core 0's) is appended there as eight bytes,
-      little-endian; a packet's end is counted by nothing but the words before it. `sample_words` counts them in any
-      case.
+    little-endian, without marks of packets. `sample_words` counts them in any case.
     * Operations: with +operations=<file>, the events of the cores' trace ports are written there (trace.cpp).
-    * The instruction stream is tied off: programs come from memory.
-    """
+    * The instruction stream is tied off: programs come from memory."""
     ports = _ports(axi_data_width, axi_address_width, stream_width, shared_dram, memory_ports if cores > 1 else 0)
     names = [port.name for port in ports]
     memories = [line for port in ports for line in _memory(port, paced)]
@@ -243,7 +253,7 @@ def weft_sim(*, axi_data_width: int, axi_address_width: int, stream_width: int, 
 
 
 def _core(suffix: str, *, first: bool) -> str:
-    """Connections of what each core has for itself; samples are heard of the first."""
+    """Return the connections of one core's own ports; samples are taken of the first."""
     stream, sample = f"s_axis_instruction{suffix}", f"m_axis_sample{suffix}"
     heard = (f"    .{sample}_tdata(sample_tdata), .{sample}_tlast(sample_tlast),\n"
              f"    .{sample}_tvalid(sample_tvalid), .{sample}_tready(sample_tready_q),\n    ")
@@ -295,7 +305,7 @@ _RECORDER = """\
 
 
 def _recorded(suffix: str, core: int) -> str:
-    """The events of a core's trace port."""
+    """Return the lines that record the events of a core's trace port."""
     trace = f"trace{suffix}"
     return f"""\
   always @(posedge clk) if (recording & ~rst_q) begin
@@ -310,7 +320,7 @@ def _recorded(suffix: str, core: int) -> str:
 
 
 def public_vlt() -> str:
-    """The body of the Verilator control file that goes with ``weft_sim``."""
+    """Return the body of the Verilator control file for ``weft_sim``."""
     writable = [f'public_flat_rw -module "weft_sim" -var "{name}" @(posedge clk)' for name in WRITABLE]
     readable = [f'public_flat_rd -module "weft_sim" -var "{name}"' for name in ("clk", *READABLE)]
     return "\n".join([*writable, *readable, ""])

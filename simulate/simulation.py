@@ -1,5 +1,7 @@
-"""A built simulation, and how cocotb tests run on it. Unless all of them pass, ``run_simulation`` raises
-``SimulationError`` with the log's tail, the seed and the command to repeat."""
+"""A built simulation, and how cocotb tests run on it.
+
+Unless all of them pass, ``run_simulation`` raises ``SimulationError`` with the log's tail, the seed and the command to
+repeat."""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from weft.simulate.make import log_tail
 
 @dataclass(frozen=True)
 class Simulation:
-    """A program, and the top module it simulates."""
+    """A simulator, and the top module that it simulates."""
 
     program: Path
     top: str
@@ -29,7 +31,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One run: where it ran, what it printed, and how to have it again."""
+    """One run: where it ran, what it printed, and how to repeat it."""
 
     directory: Path
     log_file: Path
@@ -38,7 +40,9 @@ class RunResult:
 
 
 class SimulationError(Exception):
-    """A test failed, the simulator stopped early, or the watchdog fired. ``result`` says where everything is."""
+    """The error that a test failed, the simulator stopped early, or the watchdog fired.
+
+    ``result`` says where everything is."""
 
     def __init__(self, reason: str, result: RunResult) -> None:
         self.reason, self.result, self.log_tail = reason, result, log_tail(result.log_file)
@@ -50,11 +54,11 @@ def run_simulation(simulation: Simulation, test_module: str, *, directory: Path,
                    environment: Mapping[str, str] | None = None, plusargs: Sequence[str] = (),
                    python_path: Sequence[Path] = (), testcase: str | None = None, seed: int | None = None,
                    timeout_seconds: float = 600, trace: bool = False) -> RunResult:
-    """Runs the cocotb tests of ``test_module`` (all, or ``testcase``) in ``directory``; returns when all have passed.
+    """Run the cocotb tests of ``test_module`` (all, or ``testcase``) in ``directory``; return when all have passed.
 
     The test finds ``environment`` in os.environ, modules in ``python_path`` besides the running interpreter's, and
-    ``seed`` (chosen when None) in cocotb.RANDOM_SEED. ``directory`` gets run.log, results.xml, repeat.sh and the trace.
-    """
+    ``seed`` (chosen when None) in cocotb.RANDOM_SEED. ``directory`` gets run.log, results.xml, repeat.sh and the
+    trace."""
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
     seed = random.getrandbits(31) if seed is None else seed
@@ -86,7 +90,7 @@ def run_simulation(simulation: Simulation, test_module: str, *, directory: Path,
 
 
 def _failure(exit_code: int, result: RunResult) -> str | None:
-    """Why the run does not count as passed: the simulator's own message first, then the first failed test."""
+    """Return why the run has not passed: the simulator's message first, then the first failed test; None if passed."""
     for line in result.log_file.read_text(errors="replace").splitlines():
         if "%Fatal" in line or "%Error" in line:
             return line

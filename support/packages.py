@@ -1,4 +1,4 @@
-"""The project as a Python distribution: what its extras pin, and the pip command that brings what an extra lacks."""
+"""The project as a Python distribution: its extras' pinned packages, and pip commands that install them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ import sys
 import tomllib
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 
 from weft.support.errors import WeftError, explain
+from weft.support.sources import CHECKOUT, is_checkout
 
 DISTRIBUTION = "weft-accelerator"
 """Name of the wheel. On the index ``weft`` is another project; the import and the command are called ``weft``."""
 BASE = ""
 """The packages that every use needs, beside the extras."""
-PINNED = re.compile(r"([A-Za-z0-9._-]+)==([^;\s]+)")
+NEEDED = re.compile(r"([A-Za-z0-9._-]+)\s*([=<>!~][^;]*)")
 EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 Requirement = tuple[str, str]
-"""A package and its version."""
+"""A package and the versions that serve, as pip spells them: ``numpy``, ``>=2.0,<3``."""
 
 
 def requirements() -> dict[str, list[Requirement]]:
-    """Return extra -> what it pins, BASE first: of a checkout from pyproject.toml, else of the installed wheel."""
+    """Return the packages pinned by each extra: extra -> packages, BASE first.
+
+    They are read from pyproject.toml in a checkout, else from the installed wheel."""
     project = _project()
     if project is not None:
         texts = {BASE: project["dependencies"], **project["optional-dependencies"]}
@@ -33,12 +35,12 @@ def requirements() -> dict[str, list[Requirement]]:
         for line in metadata.requires(DISTRIBUTION) or ():
             extra = EXTRA.search(line)
             texts.setdefault(extra[1] if extra else BASE, []).append(line)
-    return {extra: [(match[1], match[2]) for text in lines if (match := PINNED.match(text))]
+    return {extra: [(match[1], match[2].strip()) for text in lines if (match := NEEDED.match(text))]
             for extra, lines in texts.items()}
 
 
 def installed(package: str) -> str | None:
-    """Return the version of a package, None where it is not installed."""
+    """Return the version of an installed package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -46,38 +48,45 @@ def installed(package: str) -> str | None:
 
 
 def lacking(extra: str) -> list[Requirement]:
-    """Return the packages of an extra that are not installed in the pinned version."""
-    return [(package, pin) for package, pin in requirements()[extra] if installed(package) != pin]
+    """Return the packages of an extra that are not installed in a version that serves."""
+    return [(package, versions) for package, versions in requirements()[extra] if not _serves(package, versions)]
+
+
+def _serves(package: str, versions: str) -> bool:
+    """Return whether the installed version of a package is one of ``versions``."""
+    from packaging.specifiers import SpecifierSet  # loading it takes 10 ms
+
+    found = installed(package)
+    return found is not None and SpecifierSet(versions).contains(found, prereleases=True)
 
 
 def pip_install(extra: str) -> str:
-    """Return the command that brings what ``extra`` lacks, in a clone and beside an installed wheel alike.
+    """Return the pip command that installs the packages that ``extra`` lacks, in a clone as beside a wheel.
 
-    It names the packages themselves: the project is on no index, and its name there may be somebody else's.
-    """
+    The packages are named one by one, because the project is on no index: its name there may be somebody else's."""
     wanted = lacking(extra) or requirements()[extra]
-    return " ".join([shlex.quote(sys.executable), "-m pip install", *(f"{name}=={pin}" for name, pin in wanted)])
+    return " ".join([shlex.quote(sys.executable), "-m pip install",
+                     *(shlex.quote(name + versions) for name, versions in wanted)])
 
 
 def version() -> str:
-    """Return the version of the checkout that runs, else of the installed wheel."""
+    """Return the version of the project: that of the checkout that runs, else of the installed wheel."""
     project = _project()
     return str(project["version"]) if project is not None else metadata.version(DISTRIBUTION)
 
 
 def _project() -> dict | None:
     """Return the table ``project`` of the checkout's pyproject.toml; None in an installed wheel."""
-    file = Path(__file__).resolve().parents[2] / "pyproject.toml"
-    return tomllib.loads(file.read_text())["project"] if file.is_file() else None
+    return tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"] if is_checkout() else None
 
 
 def need_package(what: str, package: str, extra: str) -> None:
-    """Raise WeftError where a package of ``extra``, which ``what`` needs, cannot be imported."""
+    """Raise WeftError if ``package`` of ``extra``, which ``what`` needs, cannot be imported."""
     if find_spec(package) is None:
         raise WeftError(no_package(what, package, extra))
 
 
 def no_package(what: str, package: str, extra: str, instead: str = "") -> str:
-    """Return the error text for ``what``, which needs a ``package`` of ``extra``; ``instead``: another way out."""
+    """Return the error text that ``what`` lacks ``package`` of ``extra``; ``instead`` is another way out."""
     return explain(what, f"no Python package {package}", f"an installation with the extra {extra}",
                    pip_install(extra) + (f", or {instead}" if instead else ""))

@@ -6,7 +6,9 @@ import math
 
 
 def signal_to_noise(signal: float, noise: float) -> float | None:
-    """Decibels, of sums of squares, to a tenth; None without noise, -inf without signal or with endless noise."""
+    """Return the ratio of two sums of squares in decibels, to a tenth.
+
+    It is None without noise, and -inf without signal or with infinite noise."""
     if not noise:
         return None
     return round(10 * math.log10(signal / noise), 1) if signal and math.isfinite(noise) else -math.inf

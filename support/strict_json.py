@@ -1,9 +1,8 @@
-"""JSON files that a user gives, read strictly: what is unclear, huge or written to harm is refused with a message.
+"""Strict reading of JSON files that a user gives: unclear, huge or harmful content is refused with a message.
 
 Refused are: what is no regular file, files beyond ``MOST_BYTES`` and ``MOST_VALUES``, text that is not UTF-8, objects
-in which a key stands twice, nesting beyond ``MOST_DEPTH``, integers beyond ``MOST_DIGITS`` digits, numbers that are
-not finite, and lone surrogates (strings that no file and no terminal can hold).
-"""
+in which a key stands twice, nesting beyond ``MOST_DEPTH``, integers beyond ``MOST_DIGITS`` digits, numbers that are not
+finite, and lone surrogates (strings that no file and no terminal can hold)."""
 
 from __future__ import annotations
 
@@ -27,11 +26,11 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _Refused(ValueError):
-    """What was found."""
+    """An error whose text says what was found in a refused file."""
 
 
 def read_object(path: Path, what: str, allowed: str, way_out: str) -> dict[str, Any]:
-    """The object in a file. Raises WeftError, in which ``what`` names the kind of file."""
+    """Return the object in a file. Raise WeftError, in which ``what`` names the kind of file."""
     try:
         return parse_object(_content(path))
     except FileNotFoundError:
@@ -44,7 +43,7 @@ def read_object(path: Path, what: str, allowed: str, way_out: str) -> dict[str, 
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
-    """The object that is the whole of ``content``. Raises ValueError, which says what was found."""
+    """Return the object that is the whole of ``content``. Raise ValueError, which says what was found."""
     if sum(map(content.count, _SEPARATORS)) > MOST_VALUES:
         raise _Refused(f"more than {MOST_VALUES} values")
     text = content.decode()
@@ -66,7 +65,9 @@ _KINDS = {dict: "an object", list: "an array", str: "a string", int: "a number",
 
 
 def _content(path: Path) -> bytes:
-    """Bytes of a regular file. Others may never end, or wait for a writer, so they are not even opened."""
+    """Return the bytes of a regular file. Raise _Refused for other files and for more than MOST_BYTES.
+
+    Other files may never end, or wait for a writer, so they are not even opened."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise _Refused("no regular file")
     with open(path, "rb") as file:
@@ -78,6 +79,7 @@ def _content(path: Path) -> bytes:
 
 # -- hooks of the decoder ----------------------------------------------------------------------------------------------
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the key-value pairs as a dictionary. Raise _Refused if a key stands twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
@@ -87,12 +89,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
+    """Return an integer. Raise _Refused for more than MOST_DIGITS digits."""
     if len(text) > MOST_DIGITS:
         raise _Refused(f"an integer of {len(text)} digits")
     return int(text)
 
 
 def _float(text: str) -> float:
+    """Return a float. Raise _Refused if it is not finite."""
     value = float(text)
     if value in (float("inf"), float("-inf")):
         raise _Refused(f"the number {_short(text)}, which is not finite")
@@ -100,11 +104,13 @@ def _float(text: str) -> float:
 
 
 def _constant(text: str) -> float:
+    """Raise _Refused for NaN and infinities, which JSON does not have."""
     raise _Refused(f"{text}, which is no JSON")
 
 
 # -- what the decoder does not look at -----------------------------------------------------------------------------
 def _check_depth(value: Any) -> None:
+    """Raise _Refused if objects and arrays are nested deeper than MOST_DEPTH."""
     level = [value]
     for _ in range(MOST_DEPTH + 1):
         level = [inner for outer in level if isinstance(outer, (dict, list))
@@ -115,10 +121,12 @@ def _check_depth(value: Any) -> None:
 
 
 def _too_deep() -> _Refused:
+    """Return the error for nesting beyond MOST_DEPTH."""
     return _Refused(f"objects or arrays nested more than {MOST_DEPTH} deep")
 
 
 def _check_strings(value: Any) -> None:
+    """Raise _Refused if a string holds a lone surrogate."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -126,4 +134,5 @@ def _check_strings(value: Any) -> None:
 
 
 def _short(text: str) -> str:
+    """Return ``text`` in ASCII, cut to 40 characters."""
     return ascii(text if len(text) <= 40 else text[:40] + "...")

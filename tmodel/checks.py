@@ -1,8 +1,8 @@
-"""What the keys of a ``.tmodel`` allow each other: places within memories, no overlaps, sizes before anything is made.
+"""Check the keys of a ``.tmodel`` against each other: places in memories, overlaps, sizes.
 
-Every function raises ValueError, which says what was found. Outputs may lie over inputs, and over each other: the
-original's programs write over an input that they have read, and one tensor may be two outputs.
-"""
+Every function raises ValueError, which says what was found; nothing large is made before. Outputs may lie over inputs,
+and over each other: the original's programs write over an input that they have read, and one tensor may be two
+outputs."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from weft.tmodel.scales import SHIFTS
 from weft.tmodel.schema import ConstEntry, HostEntry, Manifest, NetworkEntry, PackingEntry, Parts, PortEntry, Program
 
 MOST_ELEMENTS = 1 << 25
-"""Of all inputs and outputs, unused lanes too: they are handled as 64-bit numbers, some times over."""
+"""The most elements of all inputs and outputs, with unused lanes; each takes 64 bits, several times over."""
 MOST_TAPS = 1 << 16
-"""Of a kernel that the host packs, one after another."""
+"""The most taps of a kernel that the host packs, one after another."""
 MOST_DATA_BYTES = 640 << 20
-"""Of all files: the constants of VGG-16 in 32 bits are 553 MB."""
+"""The most bytes of all files: the constants of VGG-16 in 32 bits are 553 MB."""
 MOST_PROGRAM_BYTES = 32 << 20
-"""Of one program, on every device; the compiler makes no longer one. ResNet-50 at 8 lanes has 6 MB; the golden machine
-and the estimator take some hundred bytes an instruction."""
+"""The most bytes of one program, on every device; the compiler makes no longer one.
+
+ResNet-50 at 8 lanes has 6 MB; the golden machine and the estimator take some hundred bytes an instruction."""
 
 LONGEST_RUN = 24
-"""Characters of a run of ``instruction_layers``."""
+"""The most characters of one run in ``instruction_layers``."""
 
 Place = tuple[int, int, str]
-"""Base, size and name."""
+"""A place in a memory: base and size in vectors, and the name of what lies there."""
 
 
 def check(manifest: Manifest, arch: Arch) -> None:
-    """Everything that can be said without the other files."""
+    """Check everything about a manifest that can be checked without the other files."""
     _names(manifest)
     elements = sum(_port(f"{kind} {port.name!r}", port, arch)
                    for kind, ports in (("input", manifest.inputs), ("output", manifest.outputs)) for port in ports)
@@ -58,7 +59,7 @@ def check(manifest: Manifest, arch: Arch) -> None:
 
 
 def check_parts(parts: Parts, arch: Arch) -> list[Manifest | HostEntry]:
-    """The same of a network in parts. Each program as a manifest of its own, each host's part as it is, in order."""
+    """Check a network in parts; return each program as a manifest, each host part as it is, in order."""
     found = [part.host or _alone(parts, part.program) for part in parts.parts]
     programs = [part for part in found if isinstance(part, Manifest)]
     if not programs:
@@ -78,6 +79,7 @@ def check_parts(parts: Parts, arch: Arch) -> list[Manifest | HostEntry]:
 
 
 def _alone(parts: Parts, program: Program | None) -> Manifest:
+    """Return one program of a network in parts as a manifest of its own."""
     assert program is not None, "one of the two"
     files = {name: parts.files[name] for name in file_names(program) if name in parts.files}
     return Manifest(name=parts.name, arch=parts.arch, files=files,
@@ -85,7 +87,7 @@ def _alone(parts: Parts, program: Program | None) -> Manifest:
 
 
 def _flow(parts: Parts, found: Iterable[Manifest | HostEntry]) -> None:
-    """Whatever is read must have been made before, once."""
+    """Check that everything that a part reads was made before, once."""
     known = {tensor.name for tensor in parts.network.inputs}
     for number, part in enumerate(found):
         if isinstance(part, HostEntry):
@@ -110,11 +112,12 @@ def _flow(parts: Parts, found: Iterable[Manifest | HostEntry]) -> None:
 
 # -- names -------------------------------------------------------------------------------------------------------------
 def file_names(manifest: Program) -> set[str]:
-    """The program's file and the constants'."""
+    """Return the names of the program's file and of the constants' files."""
     return {manifest.prog.file_name, *(entry.file_name for entry in manifest.consts)}
 
 
 def _names(manifest: Manifest) -> None:
+    """Check the names of files and ports."""
     for name in sorted(file_names(manifest)):
         if not is_plain(name):
             raise ValueError(f"the file name {name!r}, which is not a plain name in the model's own folder")
@@ -125,7 +128,7 @@ def _names(manifest: Manifest) -> None:
 
 
 def _unique(kind: str, names: Sequence[str]) -> None:
-    """At least one, each once."""
+    """Check that there is at least one name, and each only once."""
     if not names:
         raise ValueError(f"no {kind}")
     name, count = Counter(names).most_common(1)[0]
@@ -135,6 +138,7 @@ def _unique(kind: str, names: Sequence[str]) -> None:
 
 # -- memories ----------------------------------------------------------------------------------------------------------
 def _memories(manifest: Manifest, arch: Arch) -> None:
+    """Check that inputs, outputs and constants lie within their memories and do not overlap."""
     inputs = [(port.base, port.size, f"input {port.name!r}") for port in manifest.inputs]
     outputs = [(port.base, port.size, f"output {port.name!r}") for port in manifest.outputs]
     dram0, dram1 = (_const_places(manifest.consts, memory) for memory in ("dram0", "dram1"))
@@ -150,24 +154,27 @@ def _memories(manifest: Manifest, arch: Arch) -> None:
 
 
 def _const_places(consts: Iterable[ConstEntry], memory: str) -> list[Place]:
+    """Return the places of constants in ``memory``, "dram0" or "dram1"."""
     return [(entry.base, entry.size, f"constants {entry.file_name!r} of {memory}") for entry in consts
             if entry.memory == memory and entry.size]
 
 
 def _within(places: Iterable[Place], memory: str, depth: int) -> None:
+    """Check that places lie within a memory of ``depth`` vectors."""
     for base, size, name in places:
         if base + size > depth:
             raise ValueError(f"{name} at vectors {base}..{base + size - 1} of {memory}, which has 0..{depth - 1}")
 
 
 def _apart(places: Iterable[Place]) -> None:
+    """Check that places do not overlap."""
     for (base, size, name), (other_base, _, other) in pairwise(sorted(places)):
         if base + size > other_base:
             raise ValueError(f"{other} at vector {other_base}, over {name} at {base}..{base + size - 1}")
 
 
 def _sizes(manifest: Manifest, arch: Arch) -> None:
-    """Lengths of files, of which each has one only."""
+    """Check the lengths of files; each file must have a single length."""
     sizes = file_sizes(manifest, arch)
     if manifest.prog.size > MOST_PROGRAM_BYTES:
         raise ValueError(f"a program of {manifest.prog.size} bytes, more than {MOST_PROGRAM_BYTES}")
@@ -184,14 +191,14 @@ def _sizes(manifest: Manifest, arch: Arch) -> None:
 
 
 def file_sizes(manifest: Manifest, arch: Arch) -> dict[str, int]:
-    """Bytes of each file that belongs to the ``.tmodel``."""
+    """Return the bytes of each file that belongs to a ``.tmodel``."""
     sizes = {entry.file_name: entry.size * arch.vector_bytes for entry in manifest.consts}
     return {**sizes, manifest.prog.file_name: manifest.prog.size}
 
 
 # -- ports -------------------------------------------------------------------------------------------------------------
 def _port(what: str, port: PortEntry, arch: Arch) -> int:
-    """How many elements it has in memory, or for the user, whichever is more."""
+    """Check a port, and return its elements in memory or for the user, whichever is more."""
     stored = port.size * arch.array_size
     _numbers(what, port, arch)
     if (port.shape is None) != (port.layout is None):
@@ -211,6 +218,7 @@ def _port(what: str, port: PortEntry, arch: Arch) -> int:
 
 
 def _numbers(what: str, port: PortEntry, arch: Arch) -> None:
+    """Check that a port's binary point or scale fits the machine's data type."""
     if port.scale is None and port.zero:
         raise ValueError(f"{what} with a zero, without a scale")
     if port.scale is not None and (port.point is not None or arch.scheme.kind is not SchemeKind.AFFINE):
@@ -220,7 +228,7 @@ def _numbers(what: str, port: PortEntry, arch: Arch) -> None:
 
 
 def _packed(what: str, packing: PackingEntry, layout: tuple[int, int, int]) -> int:
-    """Elements of the image that the host packs."""
+    """Check a port's packing, and return the elements of the image that the host packs."""
     if math.prod(packing.kernel) > MOST_TAPS:
         raise ValueError(f"{what} packed by a kernel of {list(packing.kernel)}, more than {MOST_TAPS} taps")
     found = packing_of(packing).layout
@@ -230,7 +238,7 @@ def _packed(what: str, packing: PackingEntry, layout: tuple[int, int, int]) -> i
 
 
 def _places(what: str, port: PortEntry, shape: tuple[int, ...], source: int) -> None:
-    """As many places as the user's array has elements, each within 0..source-1."""
+    """Check that a port has a place for each element of the user's array, each within 0..source-1."""
     if port.strides is not None and port.order is not None:
         raise ValueError(f"{what} with strides and order")
     if port.strides is not None:
@@ -248,12 +256,14 @@ def _places(what: str, port: PortEntry, shape: tuple[int, ...], source: int) -> 
 
 
 def _inside(what: str, low: int, high: int, source: int) -> None:
+    """Check that positions ``low``..``high`` lie within 0..source-1."""
     if low < 0 or high >= source:
         raise ValueError(f"{what} with elements at {low}..{high} of a tensor that has 0..{source - 1}")
 
 
 # -- the rest ----------------------------------------------------------------------------------------------------------
 def _instruction_layers(manifest: Manifest, arch: Arch) -> None:
+    """Check the size and the layer numbers of ``instruction_layers``."""
     if manifest.instruction_layers is None:
         return
     words = manifest.prog.size // Isa(arch).instruction_bytes
@@ -270,14 +280,16 @@ def _instruction_layers(manifest: Manifest, arch: Arch) -> None:
 
 
 def check_program(layers: np.ndarray, program: bytes, arch: Arch) -> None:
-    """Whether ``layers`` [instructions] has one for each that the program stands for, which its size alone does not
-    tell where there are Repeats. Raises ValueError."""
+    """Raise ValueError unless ``layers`` [instructions] has one entry for each instruction of the program.
+
+    A program's size alone does not tell that if it has Repeats."""
     instructions = int(Isa(arch).counts(program).sum())
     if len(layers) != instructions:
         raise ValueError(f"instruction_layers of {len(layers)} instructions in a program of {instructions}")
 
 
 def _host(host: HostEntry, outputs: set[str]) -> None:
+    """Check the host part that follows a single program; ``outputs``: the names of the program's outputs."""
     _host_entry(host)
     _unique("outputs of machine and host", (*host.passes, *host.outputs))
     for name in (*host.inputs, *host.passes):
@@ -286,7 +298,7 @@ def _host(host: HostEntry, outputs: set[str]) -> None:
 
 
 def _host_entry(host: HostEntry) -> None:
-    """What is said of a part of the host, wherever it stands; its model is checked when it is to run."""
+    """Check the entry of a host part, wherever it stands; its model is checked when it is to run."""
     host_model(host)
     if host.inputs:
         _unique("inputs of the host", host.inputs)
@@ -296,14 +308,14 @@ def _host_entry(host: HostEntry) -> None:
 
 
 def _bytes(network: NetworkEntry) -> None:
-    """Only bytes have scales."""
+    """Check that only byte tensors of the network have scales."""
     for tensor in (*network.inputs, *network.outputs):
         if tensor.scale is not None and tensor.type not in SHIFTS:
             raise ValueError(f"network with a scale of {tensor.name!r}, of {tensor.type}")
 
 
 def _network(manifest: Manifest) -> None:
-    """What the user sees is what the ports and the host's part give."""
+    """Check that the network's inputs and outputs are those of the ports and of the host part."""
     assert manifest.network is not None
     _bytes(manifest.network)
     made = [port.name for port in manifest.outputs] if manifest.host is None else [*manifest.host.passes,
@@ -315,7 +327,7 @@ def _network(manifest: Manifest) -> None:
 
 
 def host_model(host: HostEntry) -> bytes:
-    """The ONNX model of the host's part."""
+    """Return the ONNX model of a host part, in bytes. Raise ValueError if it is not base64."""
     try:
         return base64.b64decode(host.model, validate=True)
     except (binascii.Error, ValueError):

@@ -1,7 +1,6 @@
 """Where the elements of a user's array lie in memory: orders, strides, and vectors.
 
-In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must hold the real 0.
-"""
+In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must hold the real 0."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ Order = Sequence[int] | np.ndarray
 
 
 def scatter(values: np.ndarray, order: Order | None, shape: Shape) -> np.ndarray:
-    """Elements of a port's array -> the tensor of ``shape`` that has them at ``order``, zero elsewhere."""
+    """Return the tensor of ``shape`` that has the elements of a port's array at ``order``, zero elsewhere."""
     if order is None:
         return values.reshape(shape)
     tensor = np.zeros(math.prod(shape), values.dtype)
@@ -25,13 +24,13 @@ def scatter(values: np.ndarray, order: Order | None, shape: Shape) -> np.ndarray
 
 
 def gather(tensor: np.ndarray, order: Order | None, shape: Shape) -> np.ndarray:
-    """The inverse of :func:`scatter`: a port's array of ``shape`` out of the tensor that has it."""
+    """Return a port's array of ``shape`` from the tensor that has it: the inverse of :func:`scatter`."""
     flat = tensor.reshape(-1)
     return (flat if order is None else flat[np.asarray(order)]).reshape(shape)
 
 
 def positions(shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
-    """An array of ``shape`` in which every element is the sum of its indices times ``strides``."""
+    """Return an array of ``shape`` in which every element is the sum of its indices times ``strides``."""
     place: np.ndarray = np.zeros(shape, np.int64)
     for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
         place += stride * np.arange(size).reshape(-1, *(1,) * (len(shape) - axis - 1))
@@ -39,7 +38,7 @@ def positions(shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
 
 
 def strides_of(index: np.ndarray) -> list[int] | None:
-    """The strides of which :func:`positions` makes ``index``, None where it is not so regular."""
+    """Return the strides from which :func:`positions` makes ``index``, or None if there are none."""
     if not index.size:
         return None
     start = index.ravel()[0]
@@ -48,7 +47,8 @@ def strides_of(index: np.ndarray) -> list[int] | None:
 
 
 def pack(tensor: np.ndarray, lanes: int, fill: int = 0) -> np.ndarray:
-    """[channels, height, width] -> vectors [tiles x height x width, lanes], missing channels ``fill``."""
+    """Return a tensor [channels, height, width] as vectors [tiles x height x width, lanes]; missing channels are
+    ``fill``."""
     channels, height, width = tensor.shape
     tiles = -(-channels // lanes)
     padded = np.full((tiles * lanes, height, width), fill, tensor.dtype)
@@ -57,7 +57,7 @@ def pack(tensor: np.ndarray, lanes: int, fill: int = 0) -> np.ndarray:
 
 
 def unpack(vectors: np.ndarray, layout: tuple[int, int, int]) -> np.ndarray:
-    """The inverse of :func:`pack`."""
+    """Return the tensor [channels, height, width] of vectors: the inverse of :func:`pack`."""
     channels, height, width = layout
     lanes = vectors.shape[1]
     tiles = vectors.reshape(-1, height, width, lanes).transpose(0, 3, 1, 2)

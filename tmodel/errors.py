@@ -1,4 +1,4 @@
-"""What may go wrong with the files of a compiled model."""
+"""The errors of a compiled model: its files are not what they must be."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from weft.support.errors import WeftError, explain
 
 
 class ModelError(WeftError):
-    """Files of a compiled model, or inputs for it, that cannot be used."""
+    """The error for files of a compiled model, or inputs of it, that cannot be used."""
 
 
 def refuse(what: str, found: object, allowed: str, way_out: str) -> ModelError:
-    """The error for ``what``; the caller raises it."""
+    """Return the error for ``what``; the caller raises it."""
     return ModelError(explain(what, found, allowed, way_out))

@@ -1,4 +1,4 @@
-"""A part of a network that the host runs, with onnxruntime."""
+"""A subgraph of a network that the host runs, with onnxruntime."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from weft.tmodel.schema import HostEntry
 
 @dataclass(frozen=True)
 class HostPart:
-    """A small ONNX model between tensors of the network.
+    """A small ONNX model of the host, between tensors of the network.
 
-    ``passes``: where it runs behind a single program, the machine's outputs that are the network's too. ``operators``
-    and the names of their ``nodes`` are for people.
-    """
+    ``passes``: if it runs behind a single program, the machine's outputs that are the network's too. ``operators`` and
+    the names of their ``nodes`` are for people."""
 
     model: bytes
     inputs: tuple[str, ...]
@@ -34,21 +33,24 @@ class HostPart:
     nodes: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """Its nodes, and the tensors that they read."""
+        """Return its nodes, and the tensors that they read, as text."""
         return f"{named(self.nodes, self.operators)}; reads {', '.join(map(repr, self.inputs))}"
 
     @classmethod
     def from_entry(cls, entry: HostEntry) -> HostPart:
-        """Of an entry that ``checks.py`` has checked."""
+        """Return the part of an entry that ``checks.py`` has checked."""
         return cls(host_model(entry), entry.inputs, entry.outputs, entry.passes, entry.operators,
                    entry.operators if entry.nodes is None else entry.nodes)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the entry of the part in a ``.tmodel``."""
         return {**dataclasses.asdict(self), "model": base64.b64encode(self.model).decode()}
 
     def run(self, values: Mapping[str, np.ndarray], owner: str) -> dict[str, np.ndarray]:
-        """Return its outputs, of its inputs among ``values``. Raises WeftError where the model of ``owner`` is not what
-        the file says, asks for more than a host may be asked, or does not run."""
+        """Return the part's outputs by name; ``values`` has its inputs.
+
+        ``owner`` names the model in errors. Raise WeftError if the ONNX model is not what the file says, needs more
+        work than a host may be asked for, or does not run."""
         from weft.tmodel.onnx_engine import runner_of  # onnxruntime is needed only here
         from weft.tmodel.onnx_runnable import check_bytes
 
@@ -72,7 +74,7 @@ class HostPart:
 
 def _fits(what: str, kind: str, values: Mapping[str, np.ndarray],
           known: Mapping[str, tuple[np.dtype, tuple[int, ...]]]) -> None:
-    """Raises ModelError for a tensor of another type or shape than the part's model says."""
+    """Raise ModelError for a tensor whose type or shape differs from the part's model."""
     for name, value in values.items():
         if (value.dtype, value.shape) != known[name]:
             dtype, shape = known[name]
@@ -81,9 +83,10 @@ def _fits(what: str, kind: str, values: Mapping[str, np.ndarray],
 
 
 def _single(value: np.ndarray) -> np.ndarray:
-    """The host computes in single precision; integers and truth values stay what they are."""
+    """Return an array in single precision, in which the host computes; integers and truth values stay."""
     return value.astype(np.float32) if value.dtype.kind == "f" else value
 
 
 def named(nodes: Sequence[str], operators: Sequence[str]) -> str:
+    """Return nodes and their operators as text."""
     return ", ".join(f"{name!r} ({op})" for name, op in zip(nodes, operators, strict=True))

@@ -1,8 +1,7 @@
-"""A compiled model: what its ``.tmodel`` says (``schema.py``, ``checks.py``), the files that this names
-(``model_set.py``), and packing of its inputs and outputs.
+"""A compiled model: the content of its ``.tmodel`` and of the files named there, and packing of inputs and outputs.
 
-In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must hold the real 0.
-"""
+``schema.py`` and ``checks.py`` say what a ``.tmodel`` may hold, ``model_set.py`` reads and writes the files. In memory
+a tensor is channel tiles x height x width vectors; lanes beyond the last channel must hold the real 0."""
 
 from __future__ import annotations
 
@@ -25,19 +24,23 @@ from weft.tmodel.errors import ModelError, refuse
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.model_set import COMPILE_AGAIN, file_entry, read_file, write_set
 from weft.tmodel.ports import ConstFile, Port, layers_from_text, layers_to_text
-from weft.tmodel.schema import Manifest, Parts, convert_any
+from weft.tmodel.schema import FORMAT_VERSION, Manifest, Parts, convert_any
 from weft.tmodel.tensors import Signature
 
 AS_WRITTEN = "a .tmodel as the compiler writes it"
 ON_PURPOSE, BY_RANGES = "on purpose", "by ranges"
-"""What the row of a layer says of results that saturate: nothing that reads them tells them apart, or a quantised file
-says so; or they are beyond the range that ``--ranges`` left of what calibration saw."""
+"""The reasons in a layer's row of the report why its results may saturate.
+
+On purpose: nothing that reads them tells them apart, or a quantised file says so. By ranges: they exceed the range that
+``--ranges`` left of what calibration saw."""
 OUTPUTS_DECIBELS = "outputs_decibels"
 """Key of the row of a network's last layer: signal to noise of the worst output, in decibels."""
 
 
 def read_manifest(path: Path) -> tuple[Manifest | Parts, Arch]:
-    """What a ``.tmodel`` says, of the right types; what it says together is not checked. Raises ModelError."""
+    """Return the content of a ``.tmodel`` and its architecture. Raise ModelError for wrong keys or types.
+
+    Whether keys fit each other is not checked here."""
     try:
         values = read_object(path, "model file", AS_WRITTEN, "check the path, or compile the model first")
     except WeftError as error:
@@ -50,14 +53,16 @@ def read_manifest(path: Path) -> tuple[Manifest | Parts, Arch]:
 
 
 def unreadable(path: Path, error: Exception) -> ModelError:
-    """The error for a ``.tmodel`` that says what no compiler writes."""
+    """Return the error for a ``.tmodel`` with content that no compiler writes."""
     return refuse(f"model file {path}", f"something unreadable ({error})", AS_WRITTEN, COMPILE_AGAIN)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TModel:
-    """A compiled model. ``contents``: file name -> bytes of what it names; ``macs`` and ``layers`` are 0 and empty when
-    not recorded."""
+    """A compiled model of one program, perhaps with a host part.
+
+    ``contents``: file name -> bytes of the files named in the ``.tmodel``. ``macs`` and ``layers`` are 0 and empty if
+    they are not recorded."""
 
     name: str
     folder: Path
@@ -68,12 +73,12 @@ class TModel:
     outputs: tuple[Port, ...]
     contents: Mapping[str, bytes]
     checksums: bool = True
-    """Whether its file says what the others must hold; those of the original tools do not."""
+    """Whether the ``.tmodel`` has checksums of the other files; those of the original tools have not."""
     consts_to_local: bool = False
-    """The driver copies DRAM1's constants to the same addresses of local memory when it loads the model."""
+    """Whether the driver copies DRAM1's constants to the same addresses of local memory on loading."""
     host: HostPart | None = None
     network: Signature | None = None
-    """What the user sees; files of the original tools do not say it."""
+    """The inputs and outputs that the user sees; None for files of the original tools."""
     macs: int = 0
     layers: tuple[dict[str, Any], ...] = ()
     instruction_layers: np.ndarray | None = None
@@ -81,14 +86,15 @@ class TModel:
 
     @property
     def done_macs(self) -> int:
-        """Multiply-accumulates of the network that the array does; those as drawn where the file does not say it."""
+        """Multiply-accumulates that the array does; those as drawn if the file does not say it."""
         return sum(row.get("done_macs", row["macs"]) for row in self.layers) if self.layers else self.macs
 
     # -- files -----------------------------------------------------------------------------------------------------
     @classmethod
     def load(cls, path: Path | str) -> TModel:
-        """Read a ``.tmodel`` and the files it names. Raises ModelError when one is missing, broken, of another
-        compilation, or says what no compiler writes."""
+        """Read a ``.tmodel`` and the files it names.
+
+        Raise ModelError if one is missing, damaged, of another compilation, or says what no compiler writes."""
         path = Path(path)
         manifest, arch = read_manifest(path)
         if not isinstance(manifest, Manifest):
@@ -102,7 +108,9 @@ class TModel:
 
     @classmethod
     def of(cls, manifest: Manifest, arch: Arch, path: Path) -> TModel:
-        """Of a manifest that ``checks.py`` has checked, with the files that it names. Raises ModelError."""
+        """Return the model of a manifest that ``checks.py`` has checked, with the files that it names.
+
+        Raise ModelError if one cannot be read."""
         sums = manifest.files or {}
         contents = {name: read_file(path.parent, name, size, sums.get(name), path.name)
                     for name, size in file_sizes(manifest, arch).items()}
@@ -123,7 +131,9 @@ class TModel:
             layers=manifest.layers, instruction_layers=layers)
 
     def save(self) -> None:
-        """Write ``folder``/NAME.tmodel and what it names; a kill leaves the old files or these. Raises ModelError."""
+        """Write ``folder``/NAME.tmodel and the files it names; a kill leaves the old files or these.
+
+        Raise ModelError if they cannot be written."""
         text = json.dumps(self.to_json(), indent=1) + "\n"
         write_set(self.folder, f"{self.name}.tmodel", self.contents, text.encode())
 
@@ -134,31 +144,33 @@ class TModel:
 
     @property
     def program_size(self) -> int:
-        """Bytes of the program."""
+        """The bytes of the program."""
         return len(self.program)
 
     @cached_property
     def consts(self) -> tuple[tuple[int, np.ndarray], ...]:
-        """(base, vectors [size, lanes] of stored scalars) of what DRAM1 holds."""
+        """The content of DRAM1: (base, vectors [size, lanes] of stored scalars)."""
         return self._vectors("dram1")
 
     @cached_property
     def dram0_consts(self) -> tuple[tuple[int, np.ndarray], ...]:
-        """The same of DRAM0."""
+        """The constants in DRAM0: (base, vectors [size, lanes] of stored scalars)."""
         return self._vectors("dram0")
 
     def _vectors(self, memory: str) -> tuple[tuple[int, np.ndarray], ...]:
+        """Return the constants of ``memory``: (base, vectors [size, lanes])."""
         storage = self.arch.number.storage_dtype
         return tuple((entry.base, np.frombuffer(self.contents[entry.file_name], storage)
                       .reshape(-1, self.arch.array_size))
                      for entry in self.const_files if entry.memory == memory)
 
     def to_json(self) -> dict[str, Any]:
-        """The whole file."""
+        """Return the content of the ``.tmodel``."""
         program = self.program_json()
         places = {key: program.pop(key) for key in ("prog", "consts", "inputs", "outputs")}
         values: dict[str, Any] = {"name": self.name, **places, "arch": self.arch.to_dict(),
-                                  "load_consts_to_local": self.consts_to_local, "files": files_json(self.contents)}
+                                  "format_version": FORMAT_VERSION, "load_consts_to_local": self.consts_to_local,
+                                  "files": files_json(self.contents)}
         if self.host is not None:
             values["host"] = self.host.to_json()
         if self.network is not None:
@@ -166,7 +178,7 @@ class TModel:
         return {**values, **program}
 
     def program_json(self) -> dict[str, Any]:
-        """What it says of the program."""
+        """Return the part of the ``.tmodel`` about the program."""
         values: dict[str, Any] = {
             "prog": {"file_name": self.program_file, "size": self.program_size},
             "consts": [entry.to_json() for entry in self.const_files],
@@ -180,12 +192,15 @@ class TModel:
 
     # -- inputs and outputs ----------------------------------------------------------------------------------------
     def input(self, name: str) -> Port:
+        """Return an input by name. Raise ModelError if there is none."""
         return self._port("input", self.inputs, name)
 
     def output(self, name: str) -> Port:
+        """Return an output by name. Raise ModelError if there is none."""
         return self._port("output", self.outputs, name)
 
     def _port(self, kind: str, ports: tuple[Port, ...], name: str) -> Port:
+        """Return a port by name. Raise ModelError if there is none."""
         for port in ports:
             if port.name == name:
                 return port
@@ -193,10 +208,10 @@ class TModel:
                      f"use the {kind}'s name")
 
     def pack_input(self, name: str, array: np.ndarray) -> np.ndarray:
-        """One sample, with or without its batch of 1 -> int64 vectors [size, lanes] for DRAM0 at the input's base.
+        """Return one sample, with or without its batch of 1, as int64 vectors [size, lanes] for the input's base.
 
-        Where the file does not say the shape, the array must be the vectors themselves, as real numbers.
-        """
+        If the file does not say the shape, the array must be the vectors themselves, as real numbers. Raise ModelError
+        for another shape or type."""
         port, array = self.input(name), np.asarray(array)
         shape = (port.size, self.arch.array_size) if port.shape is None else port.shape
         if array.shape not in (shape, shape[1:] if port.shape and shape[0] == 1 else shape):
@@ -214,7 +229,9 @@ class TModel:
         return pack(port.packing.pack(scatter(distance, port.order, port.packing.source)), lanes) + numbers.zero
 
     def unpack_output(self, name: str, vectors: np.ndarray) -> np.ndarray:
-        """int vectors [size, lanes] from DRAM0 at the output's base -> float64 array in the output's shape."""
+        """Return vectors [size, lanes], read at the output's base, as float64 in the output's shape.
+
+        Raise ModelError for other vectors."""
         port, vectors = self.output(name), np.asarray(vectors)
         if vectors.shape != (port.size, self.arch.array_size):
             raise refuse(f"vectors of output {name!r}", list(vectors.shape), f"[{port.size}, {self.arch.array_size}]",
@@ -225,7 +242,7 @@ class TModel:
         return gather(unpack(values, port.layout), port.order, port.shape)
 
     def run_host(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Outputs of the machine -> outputs of the network: what the machine made, and what the host's part makes."""
+        """Return the network's outputs, given the machine's: those passed on, and those of the host part."""
         if self.host is None:
             return dict(outputs)
         made = self.host.run({name: np.asarray(outputs[name]) for name in self.host.inputs}, self.name)
@@ -233,5 +250,5 @@ class TModel:
 
 
 def files_json(contents: Mapping[str, bytes]) -> dict[str, Any]:
-    """Length and checksum of every file."""
+    """Return the length and checksum of every file."""
     return {name: msgspec.to_builtins(file_entry(content)) for name, content in contents.items()}

@@ -7,9 +7,8 @@ A write that is killed at any moment leaves the old set or the new one:
 3. the hidden files are renamed to what they are called.
 
 A reader takes the file of the name if its content is the one that the ``.tmodel`` wants, else the hidden file of that
-content: so a set whose renaming did not come to its end is whole. The next write ends the renaming, and removes what
-else was left over. Against a loss of power nothing is promised but that a broken set is refused.
-"""
+content. So a set whose renaming did not come to its end is whole. The next write ends the renaming, and removes other
+leftovers. Against a loss of power nothing is promised but that a broken set is refused."""
 
 from __future__ import annotations
 
@@ -32,29 +31,29 @@ from weft.tmodel.schema import FileEntry, convert_any
 
 COMPILE_AGAIN = "compile the model again, and keep its files together"
 SHOWN_DIGITS = 16
-"""Of a SHA-256, in names and messages."""
+"""The hexadecimal digits of a SHA-256 in names and messages."""
 
 
 def file_entry(content: bytes) -> FileEntry:
-    """What the ``.tmodel`` says of a file."""
+    """Return the length and checksum of a file, as the ``.tmodel`` states them."""
     return FileEntry(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 def is_plain(name: str) -> bool:
-    """Whether it names a file of a folder, and nothing outside of it."""
+    """Tell whether ``name`` names a file of a folder, and nothing outside of it."""
     return name not in ("", ".", "..") and "/" not in name and "\0" not in name
 
 
 def _hidden(name: str, sha256: str) -> str:
+    """Return the hidden name of a new file until it is renamed."""
     return f".{name}.{sha256[:SHOWN_DIGITS]}.new"
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 def write_set(folder: Path, name: str, contents: Mapping[str, bytes], manifest: bytes) -> None:
-    """Write ``contents``, and ``manifest`` as ``name``, which names them with their checksums; all or nothing.
+    """Write ``contents`` and ``manifest``, which has their checksums, as ``name``: all or nothing.
 
-    Raises ModelError where the folder cannot be written, or a name is none of a file in it.
-    """
+    Raise ModelError if the folder cannot be written, or if a name is not that of a file in it."""
     for file in (name, *contents):
         if not is_plain(file):
             raise refuse("name of the files to write", repr(file), "a plain name, without a folder", "choose another")
@@ -82,8 +81,10 @@ def write_set(folder: Path, name: str, contents: Mapping[str, bytes], manifest: 
 
 
 def check_set(folder: Path, name: str, files: Iterable[str]) -> None:
-    """Raises ModelError where ``name`` is there and no ``.tmodel``, or one of ``files`` is there and that ``.tmodel``
-    does not name it."""
+    """Raise ModelError if writing would replace a file that does not belong to the set.
+
+    That is if ``name`` exists and is no ``.tmodel``, or if one of ``files`` exists and that ``.tmodel`` does not name
+    it."""
     named: set[str] = set()
 
     def is_manifest(file: BinaryIO) -> bool:
@@ -103,7 +104,7 @@ def check_set(folder: Path, name: str, files: Iterable[str]) -> None:
 
 
 def _file_names(value: Any) -> Iterator[str]:
-    """The files that a ``.tmodel`` names, in whatever version of it."""
+    """Yield the files that a ``.tmodel`` names, in whatever version of it."""
     for each in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
         yield from _file_names(each)
     if isinstance(value, dict) and isinstance(value.get("file_name"), str):
@@ -111,7 +112,7 @@ def _file_names(value: Any) -> Iterator[str]:
 
 
 def _remove(folder: Path, files: Mapping[str, FileEntry]) -> None:
-    """Remove what the set before had and this one has not, unless somebody has changed it. Raises OSError."""
+    """Remove files that the set had before and has no longer, unless somebody has changed them. Raise OSError."""
     for file, entry in files.items():
         path = folder / file
         if is_plain(file) and path.is_file() and file_entry(path.read_bytes()) == entry:
@@ -119,9 +120,9 @@ def _remove(folder: Path, files: Mapping[str, FileEntry]) -> None:
 
 
 def settle(folder: Path, name: str, others: Mapping[str, object]) -> None:
-    """End what a killed write of these files has begun: hidden files of the present set get their names, the rest goes.
+    """Finish a killed write: rename hidden files of the present set, and remove other hidden files of the set.
 
-    Raises OSError."""
+    Raise OSError if that fails."""
     wanted = _entries(folder / name)
     pattern = "|".join(map(re.escape, (name, *others)))
     for path in [path for path in folder.iterdir() if re.fullmatch(rf"\.({pattern})\.[0-9a-f]{{16}}\.new", path.name)]:
@@ -134,7 +135,7 @@ def settle(folder: Path, name: str, others: Mapping[str, object]) -> None:
 
 
 def _entries(path: Path) -> Mapping[str, FileEntry]:
-    """The checksums in a ``.tmodel``; none where it cannot be read."""
+    """Return the checksums in a ``.tmodel``, empty if it cannot be read."""
     try:
         return convert_any(parse_object(path.read_bytes())).files or {}
     except (OSError, ValueError, WeftError):
@@ -143,7 +144,7 @@ def _entries(path: Path) -> Mapping[str, FileEntry]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Two that write into one folder do so one after another, where the file system has locks."""
+    """Hold a lock on the folder, if the file system has locks, so that writers follow one another."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -155,7 +156,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def read_file(folder: Path, name: str, size: int, entry: FileEntry | None, owner: str) -> bytes:
-    """The content of ``name``, of ``size`` bytes, as the ``.tmodel`` ``owner`` wants it. Raises ModelError."""
+    """Return the content of ``name``, of ``size`` bytes, with the checksum that the ``.tmodel`` ``owner`` states.
+
+    Raise ModelError if there is no such file."""
     try:
         content = _read(folder, name, size, owner)
         if entry is None or file_entry(content) == entry:
@@ -173,6 +176,7 @@ def read_file(folder: Path, name: str, size: int, entry: FileEntry | None, owner
 
 
 def _read(folder: Path, name: str, size: int, owner: str) -> bytes:
+    """Return a file's content. Raise ModelError if it lies outside the folder, is missing or has another size."""
     path = folder / name
     what = f"file {path}, named by {owner}"
     try:

@@ -1,7 +1,6 @@
 """A compiled network: programs of the machine and parts of the host, in the order in which they run.
 
-A ``.tmodel`` of one program, alone or with the host's part behind it, is a network too. Parts hand on tensors by name.
-"""
+A ``.tmodel`` of one program, alone or with a host part behind it, is a network too. Parts pass tensors on by name."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ from weft.tmodel.checks import check, check_parts
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.manifest import TModel, files_json, read_manifest, unreadable
 from weft.tmodel.model_set import write_set
-from weft.tmodel.schema import HostEntry, Manifest
+from weft.tmodel.schema import FORMAT_VERSION, HostEntry, Manifest
 from weft.tmodel.tensors import Signature, Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """``checksums``: whether its file says what the files that it names must hold."""
+    """A compiled network; ``checksums``: whether its file has checksums of the files that it names."""
 
     name: str
     folder: Path
@@ -34,27 +33,30 @@ class Network:
 
     @property
     def machines(self) -> tuple[TModel, ...]:
-        """The programs alone."""
+        """The programs of the machine."""
         return tuple(part for part in self.parts if isinstance(part, TModel))
 
     @property
     def hosts(self) -> tuple[HostPart, ...]:
+        """The parts of the host."""
         return tuple(part for part in self.parts if isinstance(part, HostPart))
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the machine's parts, of the network as drawn; 0 when not recorded."""
+        """Multiply-accumulates of the machine's programs, of the network as drawn; 0 if not recorded."""
         return sum(machine.macs for machine in self.machines)
 
     @property
     def done_macs(self) -> int:
-        """Those of them that the array does: work that nobody needs is left out."""
+        """Multiply-accumulates that the array does; work that nobody needs is left out."""
         return sum(machine.done_macs for machine in self.machines)
 
     # -- files -----------------------------------------------------------------------------------------------------
     @classmethod
     def load(cls, path: Path | str) -> Network:
-        """Read a ``.tmodel`` of either kind and the files that it names. Raises ModelError as TModel.load does."""
+        """Read a ``.tmodel`` of one program or several parts, and the files that it names.
+
+        Raise ModelError as TModel.load does."""
         path = Path(path)
         manifest, arch = read_manifest(path)
         try:
@@ -70,31 +72,36 @@ class Network:
 
     @classmethod
     def of(cls, model: TModel) -> Network:
-        """A single program, with the host's part that it may have."""
+        """Return the network of a single program, with the host part that it may have."""
         alone = dataclasses.replace(model, host=None, network=None)
         parts = (alone,) if model.host is None else (alone, model.host)
         return cls(name=model.name, folder=model.folder, arch=model.arch,
                    signature=model.network or _guessed(model), parts=parts, checksums=model.checksums)
 
     def save(self) -> Path:
-        """Write ``folder``/NAME.tmodel and what it names; a kill leaves the old files or these. Raises ModelError."""
+        """Write ``folder``/NAME.tmodel and the files it names; return its path. A kill leaves the old files or these.
+
+        Raise ModelError if they cannot be written."""
         contents = {name: content for machine in self.machines for name, content in machine.contents.items()}
         text = json.dumps(self.to_json(contents), indent=1) + "\n"
         write_set(self.folder, f"{self.name}.tmodel", contents, text.encode())
         return self.folder / f"{self.name}.tmodel"
 
     def to_json(self, contents: Mapping[str, bytes]) -> dict[str, Any]:
-        """The whole file; of one program alone or before the host's part as older readers know it."""
+        """Return the content of the ``.tmodel``.
+
+        A single program, alone or before the host part, is written in the form that older readers know."""
         single = self._single()
         if single is not None:
             return single.to_json()
         parts = [{"host": part.to_json()} if isinstance(part, HostPart) else {"program": part.program_json()}
                  for part in self.parts]
-        return {"name": self.name, "arch": self.arch.to_dict(), "files": files_json(contents),
+        return {"name": self.name, "arch": self.arch.to_dict(), "format_version": FORMAT_VERSION,
+                "files": files_json(contents),
                 "network": self.signature.to_json(), "parts": parts}
 
     def _single(self) -> TModel | None:
-        """The same as one program, where the host runs nothing but the end of the network and reads what that makes."""
+        """Return the network as one program with a host part at its end, or None if it has another form."""
         model, *rest = self.parts
         if not isinstance(model, TModel) or len(rest) > 1 or [tensor.name for tensor in self.signature.inputs] != [
                 port.name for port in model.inputs]:
@@ -115,7 +122,7 @@ class Network:
 
 
 def _guessed(model: TModel) -> Signature:
-    """Of a file that does not say it: names, and the shapes of ports."""
+    """Return the inputs and outputs of a file that does not state them: names, and the shapes of ports."""
     outputs = tuple(map(Tensor.of_port, model.outputs))
     if model.host is not None:
         passed = {tensor.name: tensor for tensor in outputs}

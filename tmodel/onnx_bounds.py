@@ -1,7 +1,6 @@
-"""Bounds of an ONNX model, checked before anything of its sizes is made: a file of 100 bytes can ask for terabytes.
+"""Bounds of an ONNX model, checked before anything is made: a file of 100 bytes can ask for terabytes.
 
-Import it where onnx is needed anyway.
-"""
+It imports onnx; import it where onnx is needed anyway."""
 
 from __future__ import annotations
 
@@ -16,24 +15,24 @@ from onnx import external_data_helper
 from weft.support.errors import WeftError, explain
 
 MOST_ELEMENTS = 1 << 26
-"""Of a tensor: more than the DRAM of any preset holds."""
+"""The most elements of a tensor: more than the DRAM of any preset holds."""
 
 MOST_TOGETHER = 1 << 28
-"""Of all tensors that a network computes."""
+"""The most elements of all tensors that a network computes."""
 
 MOST_NODES = 1 << 14
 
 MOST_OUTPUTS = 1 << 11
-"""Of a node: onnxruntime takes a second for 4000 of one, and time as their square."""
+"""The most outputs of a node: onnxruntime takes a second for 4000, and time grows as their square."""
 
 MOST_TENSORS = 1 << 15
-"""That nodes make."""
+"""The most tensors that nodes make."""
 
 MOST_DIMENSIONS = 32
-"""Of a tensor."""
+"""The most dimensions of a tensor."""
 
 MOST_NAME = 4096
-"""Characters of a name: a compiled model has no room for more."""
+"""The most characters of a name: a compiled model has no room for more."""
 
 OLDEST_OPSET, NEWEST_OPSET = 7, onnx.defs.onnx_opset_version()
 
@@ -41,16 +40,15 @@ EXPORT_AGAIN = "export the model again as ONNX with fixed shapes, smaller"
 
 
 def _refuse(what: str, found: object, allowed: str, way_out: str = EXPORT_AGAIN) -> WeftError:
+    """Return the error for a model beyond the bounds."""
     return WeftError(explain(what, found, allowed, way_out))
 
 
 # -- what stands in the file -------------------------------------------------------------------------------------------
 def check_content(model: onnx.ModelProto, folder: Path | None) -> None:
-    """The number of nodes and of what they make, and the dimensions of every constant. Data outside the file must lie
-    in ``folder``, whole.
+    """Check the number of nodes and outputs, and the dimensions of every constant. Raise WeftError.
 
-    Raises WeftError.
-    """
+    Data outside the file must lie in ``folder``, whole."""
     nodes, tensors = 0, 0
     for graph in graphs(model.graph):
         nodes += len(graph.node)
@@ -71,7 +69,7 @@ def check_content(model: onnx.ModelProto, folder: Path | None) -> None:
 
 
 def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """The graph and those inside its nodes; protobuf itself bounds how deep they lie."""
+    """Yield the graph and those inside its nodes; protobuf itself bounds how deep they lie."""
     yield graph
     for node in graph.node:
         for inner in _inner(node):
@@ -79,6 +77,7 @@ def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def _inner(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs that are attributes of a node."""
     for attribute in node.attribute:
         yield from attribute.graphs
         if attribute.HasField("g"):
@@ -86,12 +85,12 @@ def _inner(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def has_graph(node: onnx.NodeProto) -> bool:
-    """Whether it is a loop, a choice or the like."""
+    """Tell whether a node contains a graph: it is a loop, a choice or the like."""
     return next(_inner(node), None) is not None
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
-    """Tensors of the graph around it that its own graphs read, each once, in their order."""
+    """Return the tensors of the surrounding graph that a node's own graphs read, each once, in order."""
     read: dict[str, None] = {}
     for inner in _inner(node):
         made = {value.name for value in inner.input} | {tensor.name for tensor in inner.initializer}
@@ -103,6 +102,7 @@ def captured(node: onnx.NodeProto) -> list[str]:
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Yield the constants of a graph, sparse ones and those in attributes too."""
     sparse = list(graph.sparse_initializer)
     yield from graph.initializer
     for node in graph.node:
@@ -120,6 +120,7 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 
 
 def _check_outside(tensor: onnx.TensorProto, folder: Path | None) -> None:
+    """Raise WeftError unless a constant's data lie in a file in ``folder``, whole."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     what, location = f"data of constant {tensor.name!r}", entries.get("location", "")
     if folder is None:
@@ -138,6 +139,7 @@ def _check_outside(tensor: onnx.TensorProto, folder: Path | None) -> None:
 
 
 def _bits(tensor: onnx.TensorProto) -> int:
+    """Return the bits of an element of a constant."""
     name = onnx.TensorProto.DataType.Name(tensor.data_type) if tensor.data_type in _TYPES else ""
     if name.endswith("INT4") or name == "FLOAT4E2M1":
         return 4
@@ -151,7 +153,7 @@ _TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEF
 
 # -- names and version -------------------------------------------------------------------------------------------------
 def check_opset(model: onnx.ModelProto) -> int:
-    """Return the version of ONNX's own operators. Raises WeftError for several, and for one that nobody knows."""
+    """Return the version of ONNX's own operators. Raise WeftError for several, and for an unknown one."""
     opsets = {entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")}
     if len(opsets) > 1:
         raise _refuse("opsets of the model", ", ".join(map(str, sorted(opsets))), "one opset of ONNX's own operators",
@@ -164,7 +166,7 @@ def check_opset(model: onnx.ModelProto) -> int:
 
 
 def check_names(graph: onnx.GraphProto) -> None:
-    """Every tensor is made once, and listed once. Raises WeftError."""
+    """Raise WeftError unless every tensor is made once and listed once."""
     inputs, outputs = ([value.name for value in values] for values in (graph.input, graph.output))
     weights = [tensor.name for tensor in (*graph.initializer, *(entry.values for entry in graph.sparse_initializer))]
     made = [name for node in graph.node for name in node.output if name]
@@ -186,7 +188,7 @@ RENAME = "give every tensor a name of its own, and export the model again"
 
 # -- what it computes --------------------------------------------------------------------------------------------------
 def check_size(what: str, shape: tuple[int, ...]) -> int:
-    """The elements of a tensor. Raises WeftError where they are too many."""
+    """Return the elements of a tensor. Raise WeftError if they or its dimensions are too many."""
     elements = math.prod(shape)
     if len(shape) > MOST_DIMENSIONS:
         raise _refuse(f"shape of {what}", f"{len(shape)} dimensions", f"at most {MOST_DIMENSIONS}")
@@ -196,7 +198,7 @@ def check_size(what: str, shape: tuple[int, ...]) -> int:
 
 
 def check_shapes(graph: onnx.GraphProto) -> None:
-    """Every tensor whose shape is known, alone and together. Raises WeftError."""
+    """Check every tensor whose shape is known, alone and together. Raise WeftError beyond the bounds."""
     together = 0
     for value in (*graph.input, *graph.value_info, *graph.output):
         if value.type.tensor_type.HasField("shape"):

@@ -1,5 +1,6 @@
-"""Choices and loops of an ONNX model as models of their own: each graph within a node, of what it reads, and how often
-it runs. Import it where onnx is needed anyway."""
+"""Choices and loops of an ONNX model: each graph within a node as a model, and how often it runs.
+
+It imports onnx; import it where onnx is needed anyway."""
 
 from __future__ import annotations
 
@@ -14,18 +15,20 @@ from weft.tmodel.onnx_bounds import captured
 from weft.tmodel.onnx_work import Shape
 
 Ports = Mapping[str, tuple[np.dtype, Shape]]
-"""By name: the type, and the shape."""
+"""Name -> type and shape."""
 
 CHOICE, LOOP, SCAN = "If", "Loop", "Scan"
 CONTROL = frozenset({CHOICE, LOOP, SCAN})
 
 LOOP_HEAD = 2
-"""Inputs of a Loop in front of what it carries: the number of turns, and whether to begin."""
+"""The inputs of a Loop before those that it carries: the number of iterations, and whether to begin."""
 
 
 class Body(NamedTuple):
-    """A graph within a node; ``turns``: how often it runs at most, None where only values say it. ``carried``: how
-    many of its outputs, behind the first ``skipped``, are inputs of its next turn."""
+    """A graph within a node, as a model.
+
+    ``turns``: how often it runs at most, None if only values tell. ``carried``: how many of its outputs, after the
+    first ``skipped``, are inputs of its next iteration."""
 
     model: onnx.ModelProto
     turns: int | None
@@ -34,8 +37,9 @@ class Body(NamedTuple):
 
 
 def bodies(model: onnx.ModelProto, node: onnx.NodeProto, known: Ports) -> list[Body]:
-    """The graphs of a node of ``CONTROL``, their inputs as large as ``known`` says. Raises KeyError where it does not,
-    and ValueError for attributes that do not fit."""
+    """Return the graphs of a node of ``CONTROL``, with inputs of the sizes in ``known``.
+
+    Raise KeyError for an input that is not known, and ValueError for attributes that do not fit."""
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
     if node.op_type == CHOICE:
         return [Body(_alone(model, node, attributes[name], [], known), 1) for name in ("then_branch", "else_branch")]
@@ -57,7 +61,7 @@ def bodies(model: onnx.ModelProto, node: onnx.NodeProto, known: Ports) -> list[B
 
 
 def _turns(model: onnx.ModelProto, name: str) -> int | None:
-    """What a constant says."""
+    """Return the number of iterations in the constant ``name``, or None if it is no constant."""
     for tensor in model.graph.initializer:
         if tensor.name == name:
             return max(int(numpy_helper.to_array(tensor).reshape(-1)[0]), 0)
@@ -66,7 +70,7 @@ def _turns(model: onnx.ModelProto, name: str) -> int | None:
 
 def _alone(model: onnx.ModelProto, node: onnx.NodeProto, graph: onnx.GraphProto,
            given: list[tuple[np.dtype, Shape]], known: Ports) -> onnx.ModelProto:
-    """A graph as a model: inputs ``given``, and what it reads of the graph around it."""
+    """Return a graph as a model; its inputs are ``given``, and tensors of the surrounding graph that it reads."""
     if len(given) != len(graph.input):
         raise ValueError("the number of its graph's inputs")
     alone = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)

@@ -1,4 +1,4 @@
-"""ONNX models on the host, with onnxruntime. The one module here that imports onnx: import it where it is needed."""
+"""Run ONNX models on the host, with onnxruntime. It imports onnx; import it where it is needed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from weft.tmodel.onnx_control import LOOP
 from weft.tmodel.onnx_runnable import check_bytes
 
 WRONG_OPTIMIZERS = ["Pad_Fusion"]
-"""Of onnxruntime 1.31: it moves a Pad of zeros into the pads of a MaxPool, which count as minus infinity, and fails
-where they then exceed the kernel."""
+"""Optimizers of onnxruntime 1.31 that are switched off.
+
+Pad_Fusion moves a Pad of zeros into the pads of a MaxPool, which count as minus infinity, and fails if they then exceed
+the kernel."""
 
 
 MOST_OPTIMISED = 1 << 10
-"""Nodes of a graph that onnxruntime improves first, which takes it time as their square."""
+"""The most nodes of a graph that onnxruntime optimises, for which time grows as their square."""
 
 
 def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
-    """An onnxruntime session on one thread (the same result every time), quiet."""
+    """Return a quiet onnxruntime session on one thread, so that results are the same every time."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised, they need not be printed too
@@ -41,18 +43,18 @@ def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
 
 
 MOST_EVALUATED = 1 << 24
-"""Steps of a file's model on ONNX's own evaluator, which is written in Python."""
+"""The most steps of a file's model on ONNX's own evaluator, which is written in Python."""
 
 
 MOST_SECONDS = 10
-"""Of one run of a model with a loop, whose values may say how often it turns."""
+"""The most seconds for one run of a model with a loop, whose iterations may depend on values."""
 
 
 def runner(model: onnx.ModelProto | bytes) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Return inputs -> all outputs, by name: on onnxruntime, or ONNX's own evaluator for what the former does not know.
+    """Return a function from inputs to all outputs of a model, by name.
 
-    Bytes come from a file: raises WeftError where they are no model, or one whose work is not bounded.
-    """
+    It uses onnxruntime, or ONNX's own evaluator for operators that onnxruntime does not know. A model in bytes comes
+    from a file: raise WeftError if it is no model, or one whose work is not bounded."""
     steps = check_bytes(model).steps if isinstance(model, bytes) else 0
     try:
         engine = session(model)
@@ -74,12 +76,13 @@ def runner(model: onnx.ModelProto | bytes) -> Callable[[Mapping[str, np.ndarray]
 
 
 def _has_loop(model: onnx.ModelProto | bytes) -> bool:
+    """Tell whether a model has a loop."""
     read = onnx.ModelProto.FromString(model) if isinstance(model, bytes) else model
     return any(node.op_type == LOOP for graph in graphs(read.graph) for node in graph.node)
 
 
 def _in_time(engine: onnxruntime.InferenceSession) -> Callable[..., Sequence[np.ndarray]]:
-    """Its ``run``, ended after MOST_SECONDS: a loop's values say how long it takes."""
+    """Return the session's ``run``, ended after MOST_SECONDS, as a loop's values decide how long it takes."""
     def run(names: Sequence[str], given: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
         options = onnxruntime.RunOptions()
         options.log_severity_level = 4
@@ -101,10 +104,10 @@ def _in_time(engine: onnxruntime.InferenceSession) -> Callable[..., Sequence[np.
 
 @functools.lru_cache(maxsize=4)
 def runner_of(content: bytes) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Return the same, made once for all images of a run."""
+    """Return the :func:`runner` of a model in bytes, made once for all images of a run."""
     return runner(content)
 
 
 def run_model(model: onnx.ModelProto | bytes, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return all outputs by name; see :func:`runner`."""
+    """Return all outputs of a model by name, for the inputs ``given``; see :func:`runner`."""
     return runner(model)(given)

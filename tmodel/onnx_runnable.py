@@ -1,7 +1,6 @@
-"""Whether an ONNX model of a file can be run as it is: every size known, work and memory bounded before it starts.
+"""Decide whether an ONNX model of a file may run: every size known, work and memory bounded before it starts.
 
-Import it where onnx is needed anyway. docs/decisions/host-part.md says why these bounds.
-"""
+It imports onnx; import it where onnx is needed anyway. docs/decisions/host-part.md explains the bounds."""
 
 from __future__ import annotations
 
@@ -21,27 +20,28 @@ from weft.tmodel.onnx_control import CONTROL, LOOP, LOOP_HEAD, Body, bodies
 from weft.tmodel.onnx_work import Shape, held_by, is_bounded, steps_of
 
 MOST_STEPS = 1 << 34
-"""Of one run of the model: some seconds of one core."""
+"""The most steps of one run of the model: some seconds of one core."""
 
 MOST_BYTES = 1 << 30
-"""Of all tensors of the model together."""
+"""The most bytes of all tensors of the model together."""
 
 WAY_OUT = "end the network before it (--end), or run it with onnxruntime alone"
 
 TURN_STEPS = 1 << 15
-"""Of a turn of a loop, beside those of its operators."""
+"""The steps of a loop's iteration, beside those of its operators."""
 
 _HELD_BYTES = 4
-"""Of an element that a node holds beside its inputs and outputs."""
+"""The bytes of an element that a node holds beside its inputs and outputs."""
 
 Ports = dict[str, tuple[np.dtype, Shape]]
-"""By name: the type, and the shape."""
+"""Name -> type and shape."""
 
 
 @dataclass(frozen=True)
 class Runnable:
-    """What is known of a model before it runs: its inputs and outputs, and the steps that it takes at most; of a loop
-    whose values say how often it turns, those of one turn."""
+    """What is known of a model before it runs: its inputs, its outputs, and the most steps that it takes.
+
+    If values decide how often a loop runs, one iteration counts."""
 
     inputs: Ports
     outputs: Ports
@@ -49,17 +49,16 @@ class Runnable:
 
 
 def check_runnable(model: onnx.ModelProto) -> Runnable:
-    """Return what is known of a model whose sizes and work are bounded. Raises WeftError for any other.
+    """Return what is known of a model whose sizes and work are bounded. Raise WeftError for any other.
 
-    Sizes are inferred from those of its inputs; what the file says of other tensors is not believed.
-    """
+    Sizes are inferred from those of its inputs; what the file says of other tensors is not believed."""
     check_content(model, None)
     onnx.checker.check_model(model)
     return _check_graph(model)
 
 
 def _check_graph(model: onnx.ModelProto) -> Runnable:
-    """The same of a model, or of a graph within one, that onnx's checker accepts."""
+    """Return what is known of a model, or of a graph within one, that onnx's checker has accepted."""
     check_names(model.graph)
     check_opset(model)
     if model.functions:
@@ -85,7 +84,7 @@ def _check_graph(model: onnx.ModelProto) -> Runnable:
 
 @functools.lru_cache(maxsize=16)
 def check_bytes(content: bytes) -> Runnable:
-    """Return the same of a model in bytes. Raises WeftError also for bytes that are no model."""
+    """Return what is known of a model in bytes. Raise WeftError if it is no model or not bounded."""
     try:
         return check_runnable(onnx.ModelProto.FromString(content))
     except WeftError:
@@ -96,16 +95,18 @@ def check_bytes(content: bytes) -> Runnable:
 
 
 def _refuse(what: str, found: object, allowed: str, way_out: str = WAY_OUT) -> WeftError:
+    """Return the error for a model that may not run."""
     return WeftError(explain(what, found, allowed, way_out))
 
 
 def _named(node: onnx.NodeProto) -> str:
+    """Return a node's name and operator as text."""
     return f"node {node.name!r}, operator {node.op_type}"
 
 
 # -- operators ---------------------------------------------------------------------------------------------------------
 def _check_node(node: onnx.NodeProto) -> None:
-    """Raises WeftError for what shapes do not bound."""
+    """Raise WeftError for an operator whose work is not bounded by shapes."""
     if node.domain not in ("", "ai.onnx"):
         raise _refuse(_named(node), f"an operator of {node.domain!r}", "operators of ONNX")
     if node.op_type not in CONTROL and (has_graph(node) or not is_bounded(node.op_type, _attributes(node))):
@@ -114,7 +115,7 @@ def _check_node(node: onnx.NodeProto) -> None:
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    """Numbers, texts, and lists of them."""
+    """Return a node's attributes that are numbers, texts, or lists of them."""
     values = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
               if not attribute.HasField("g")}
     return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
@@ -122,7 +123,7 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
 def _inferred(model: onnx.ModelProto) -> Ports:
-    """Type and shape of every input and of what every node makes. Raises WeftError where one is not known."""
+    """Return type and shape of every input and of what every node makes. Raise WeftError if one is not known."""
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     del plain.graph.value_info[:]
@@ -154,8 +155,9 @@ def _inferred(model: onnx.ModelProto) -> Ports:
 
 
 def loop_shapes(model: onnx.ModelProto, known: Ports) -> list[onnx.ValueInfoProto]:
-    """Shapes of what loops make beyond those ``known``, where what they carry keeps its shape: ONNX does not infer
-    them."""
+    """Return the shapes of loops' results that are not in ``known``, which ONNX does not infer.
+
+    They are known if what the loop carries keeps its shape."""
     found = []
     for node in model.graph.node:
         if node.op_type == LOOP and any(name and name not in known for name in node.output):
@@ -170,7 +172,7 @@ def loop_shapes(model: onnx.ModelProto, known: Ports) -> list[onnx.ValueInfoProt
 
 
 def _made(body: Body, within: Runnable) -> list[tuple[np.dtype, Shape]]:
-    """What a loop makes, as far as that is known: what it carries, and what all of its turns leave."""
+    """Return type and shape of a loop's results, as far as known: what it carries, and what all iterations collect."""
     ports = list(within.outputs.values())[body.skipped:]
     states, scanned = ports[:body.carried], ports[body.carried:]
     if body.turns is None:
@@ -179,13 +181,15 @@ def _made(body: Body, within: Runnable) -> list[tuple[np.dtype, Shape]]:
 
 
 def _weights(model: onnx.ModelProto) -> Ports:
+    """Return type and shape of a model's constants."""
     return {tensor.name: (onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims))
             for tensor in model.graph.initializer}
 
 
 def _within(model: onnx.ModelProto, node: onnx.NodeProto, known: Ports) -> list[tuple[Body, Runnable]]:
-    """The graphs of a choice or loop. Raises WeftError for what is not bounded, and where a turn leaves what it carries
-    in another shape."""
+    """Return the graphs of a choice or loop with what is known of each.
+
+    Raise WeftError for work that is not bounded, and if an iteration changes the shape of what it carries."""
     try:
         found = [(body, _check_graph(body.model)) for body in bodies(model, node, known)]
     except WeftError:
@@ -205,7 +209,7 @@ def _within(model: onnx.ModelProto, node: onnx.NodeProto, known: Ports) -> list[
 
 
 def ports_of(graph: onnx.GraphProto) -> Ports:
-    """Tensors of numbers whose shape is known."""
+    """Return type and shape of the numeric tensors of a graph whose shape is known."""
     known: Ports = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type.tensor_type
@@ -217,6 +221,7 @@ def ports_of(graph: onnx.GraphProto) -> Ports:
 
 
 def _check_elements(known: Ports) -> None:
+    """Raise WeftError if a tensor, or all of them together, has too many elements."""
     together = sum(check_size(f"tensor {name!r}", shape) for name, (_, shape) in known.items())
     if together > MOST_TOGETHER:
         raise _refuse("tensors of the model", f"{together} elements together", f"at most {MOST_TOGETHER}")
@@ -224,7 +229,7 @@ def _check_elements(known: Ports) -> None:
 
 # -- work --------------------------------------------------------------------------------------------------------------
 def _check_work(nodes: Sequence[onnx.NodeProto], shapes: Mapping[str, Shape], known: Ports) -> int:
-    """Return the steps of all nodes. Raises WeftError for too many, and for too many bytes."""
+    """Return the steps of all nodes. Raise WeftError for too many steps or bytes."""
     steps = held = 0
     for node in nodes:
         attributes = _attributes(node)

@@ -1,9 +1,8 @@
-"""How much work an ONNX operator is, from shapes alone: multiply-accumulates as drawn, steps and elements at most.
+"""The work of ONNX operators from shapes alone: multiply-accumulates as drawn, and the most steps and elements.
 
-An operator stands in these tables when its shapes and attributes bound what onnxruntime does for it. Others are left
-out: control flow, sequences, strings, and operators whose loops depend on values (NonMaxSuppression, a RoiAlign that
-chooses its own samples).
-"""
+An operator is in these tables if its shapes and attributes bound what onnxruntime does for it. Others are left out:
+control flow, sequences, strings, and operators whose loops depend on values (NonMaxSuppression, a RoiAlign that chooses
+its own samples)."""
 
 from __future__ import annotations
 
@@ -15,50 +14,61 @@ from typing import Any
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape]
 Count = Callable[[Mapping[str, Any], Shapes, Shapes], int]
-"""Attributes, shapes of the inputs (an input that is left out has the shape ()) and of the outputs -> a number."""
+"""A function that returns a number from attributes, shapes of the inputs and shapes of the outputs.
+
+An input that is left out has the shape ()."""
 
 ATTENTION_PRODUCTS = 2
-"""Of queries and keys, and of their weights and the values."""
+"""The matrix products of an Attention: of queries and keys, and of their weights and the values."""
 
 ELEMENT_STEPS = 64
-"""A step is a multiply-accumulate of onnxruntime at its slowest, half a nanosecond. An element that is read or written
-costs at most so many."""
+"""The most steps for an element that is read or written.
+
+A step is a multiply-accumulate of onnxruntime at its slowest, half a nanosecond."""
 
 TAP_STEPS = 32
-"""Of an input element under a pooling window."""
+"""The steps for an input element under a pooling window."""
 
 
 def _size(shapes: Shapes, number: int = 0) -> int:
+    """Return the elements of the shape ``number``."""
     return math.prod(shapes[number])
 
 
 # -- multiply-accumulates ----------------------------------------------------------------------------------------------
 def _weights(number: int, transposed: bool = False) -> Count:
-    """Every output (``transposed``: input) meets all weights of a channel: the product of ``shape[1:]`` of an input."""
+    """Return a count of convolutions: every output meets all weights of a channel, ``shape[1:]`` of input ``number``.
+
+    With ``transposed`` every input does."""
     return lambda attributes, given, made: _size(given if transposed else made) * math.prod(given[number][1:])
 
 
 def _matrix(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
+    """Return the multiply-accumulates of a MatMul."""
     return _size(made) * (given[0] or (0,))[-1]
 
 
 def _gemm(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
+    """Return the multiply-accumulates of a Gemm."""
     return _size(made) * given[0][0 if attributes.get("transA") else -1]
 
 
 def _turns(attributes: Mapping[str, Any], given: Shapes) -> int:
-    """Gates that a recurrent layer computes: steps x batch x directions x rows of its weights."""
+    """Return the gates that a recurrent layer computes: steps x batch x directions x rows of its weights."""
     first, second = given[0][:2]
     directions, rows, _ = given[2]
     return first * second * directions * rows
 
 
 def _recurrent(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
+    """Return the multiply-accumulates of an RNN, GRU or LSTM."""
     return _turns(attributes, given) * (given[0][-1] + given[2][-1])
 
 
 def _equation(attributes: Mapping[str, Any], given: Shapes) -> int:
-    """Every index that stands in an Einsum's equation, once; an ellipsis as what its dimensions are broadcast to."""
+    """Return the product of the sizes of all indices of an Einsum's equation, each counted once.
+
+    An ellipsis counts as the shape to which its dimensions are broadcast."""
     terms = str(attributes["equation"]).replace(" ", "").split("->")[0].split(",")
     sizes: dict[str, int] = {}
     spread: list[Shape] = []
@@ -72,10 +82,12 @@ def _equation(attributes: Mapping[str, Any], given: Shapes) -> int:
 
 
 def _einsum(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
+    """Return the multiply-accumulates of an Einsum; 0 with a single input."""
     return _equation(attributes, given) if len(given) > 1 else 0
 
 
 def _attention(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
+    """Return the multiply-accumulates of an Attention."""
     return ATTENTION_PRODUCTS * _size(given) * given[1][-2]
 
 
@@ -85,37 +97,44 @@ MACS: dict[str, Count] = {
     "LSTM": _recurrent, "MatMul": _matrix, "MatMulInteger": _matrix, "QLinearConv": _weights(3),
     "QLinearMatMul": _matrix, "RNN": _recurrent,
 }
-"""Multiply-accumulates as drawn, of products of matrices, convolutions and recurrent layers."""
+"""Operator -> count of multiply-accumulates as drawn: matrix products, convolutions and recurrent layers."""
 
 
 # -- steps beside those of elements and products -----------------------------------------------------------------------
 def _per_output(steps: int) -> Count:
+    """Return a count of so many ``steps`` for each output element."""
     return lambda attributes, given, made: _size(made) * steps
 
 
 def _pool(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
+    """Return the steps of a pool beyond its elements."""
     return _size(made) * math.prod(attributes["kernel_shape"]) * TAP_STEPS
 
 
 def _resize(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
+    """Return the steps of a Resize beyond its elements."""
     return 4 * ELEMENT_STEPS * (_size(made) + _size(given))
 
 
 def _longest_axis(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
-    """A Fourier transform of a length that is no power of two; half of a spectrum stands for all of it."""
+    """Return the steps of a Fourier transform of a length that is no power of two.
+
+    Half of a spectrum stands for all of it."""
     return 2 * _size(made) * max(made[0], default=1)
 
 
 def _roi_align(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
+    """Return the steps of a RoiAlign beyond its elements."""
     return _size(made) * int(attributes["sampling_ratio"]) ** 2 * ELEMENT_STEPS
 
 
 def _keys(given: Shapes) -> int:
-    """Keys of an Attention, those of its cache (input 4) among them."""
+    """Return the number of keys of an Attention, those of its cache (input 4) included."""
     return given[1][-2] + (given[4][-2] if len(given) > 4 and given[4] else 0)
 
 
 def _attention_steps(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
+    """Return the steps of an Attention beyond its elements."""
     return ATTENTION_PRODUCTS * max(_size(given), _size(made)) * _keys(given)
 
 
@@ -149,18 +168,18 @@ _PLAIN = """
     Unsqueeze Where Xor
 """
 PLAIN = frozenset(_PLAIN.split())
-"""Operators that cost what their elements cost."""
+"""Operators whose work is that of reading and writing their elements."""
 
 
 def is_bounded(operator: str, attributes: Mapping[str, Any]) -> bool:
-    """Whether shapes and attributes say how much work a node is at most."""
+    """Tell whether shapes and attributes bound the work of a node."""
     if operator == "RoiAlign":
         return int(attributes.get("sampling_ratio", 0)) > 0
     return operator in PLAIN or operator in MACS or operator in EXTRA
 
 
 def steps_of(operator: str, attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
-    """Steps that a bounded node takes at most."""
+    """Return the most steps that a bounded node takes."""
     elements = sum(map(math.prod, (*given, *made)))
     extra = (table[operator](attributes, given, made) for table in (MACS, EXTRA) if operator in table)
     return ELEMENT_STEPS * elements + sum(extra)
@@ -168,19 +187,22 @@ def steps_of(operator: str, attributes: Mapping[str, Any], given: Shapes, made: 
 
 # -- elements beside those of inputs and outputs -----------------------------------------------------------------------
 def _columns(number: int, transposed: bool = False) -> Count:
-    """A convolution that is made a product of matrices first: for every pixel all weights of an output channel."""
+    """Return a count of elements for a convolution that is made a matrix product first.
+
+    For every pixel it holds all weights of an output channel."""
     return lambda attributes, given, made: (_size(given if transposed else made)
                                             // max((given if transposed else made)[0][1], 1)
                                             * math.prod(given[number][1:]))
 
 
 def _scores(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
-    """Of an Attention, for each head a number for every query and key."""
+    """Return the elements of an Attention's scores: for each head a number for every query and key."""
     heads = given[0][1] if len(given[0]) == 4 else int(attributes.get("q_num_heads", 1))
     return given[0][0] * heads * given[0][-2] * _keys(given)
 
 
 def _gates(attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
+    """Return the elements that a recurrent layer holds: all its gates."""
     return _turns(attributes, given)
 
 
@@ -190,9 +212,9 @@ HELD: dict[str, Count] = {
         _equation(attributes, given) if len(given) > 2 else 0),
     "GRU": _gates, "LSTM": _gates, "QLinearConv": _columns(3), "RNN": _gates,
 }
-"""Elements that a node holds while it runs."""
+"""Operator -> count of elements that a node holds while it runs."""
 
 
 def held_by(operator: str, attributes: Mapping[str, Any], given: Shapes, made: Shapes) -> int:
-    """Elements that a bounded node holds beside its inputs and outputs."""
+    """Return the elements that a bounded node holds beside its inputs and outputs."""
     return HELD[operator](attributes, given, made) if operator in HELD else 0

@@ -1,8 +1,7 @@
-"""A thin first layer is packed by the host: taps of its kernel, padding included, lie in channels of its input.
+"""Packing on the host (im2col) for a thin first layer: taps of its kernel become channels of its input.
 
-Three channels on eight lanes leave five idle. Where the taps along an axis become channels, the image has the output's
-size along that axis, and what is left of the kernel is one tap.
-"""
+Three channels on eight lanes leave five idle. If the taps along an axis become channels, the image has the output's
+size along that axis, padding is included, and one tap is left of the kernel."""
 
 from __future__ import annotations
 
@@ -20,9 +19,10 @@ Shape3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Packing:
-    """``window`` says which pixels of an image of ``source`` [channels, height, width] lie in one pixel of the packed
-    one of ``size``: channel number tap * channels + c is channel c of the pixel that the tap reads, taps row by row.
-    What lies outside the image is zero."""
+    """How an image of ``source`` [channels, height, width] is packed into one of ``size`` (height, width).
+
+    ``window`` tells which pixels lie in one packed pixel: channel number tap * channels + c is channel c of the pixel
+    that the tap reads, taps row by row. Pixels outside the image are zero."""
 
     source: Shape3
     window: Window
@@ -34,7 +34,7 @@ class Packing:
         return self.source[0] * math.prod(self.window.kernel), *self.size
 
     def pack(self, image: np.ndarray) -> np.ndarray:
-        """An image [..., channels, height, width] of ``source`` -> [..., *layout]."""
+        """Return an image [..., channels, height, width] of ``source`` as [..., *layout]."""
         window, (channels, *size) = self.window, self.source
         packed = np.zeros((*image.shape[:-3], math.prod(window.kernel), channels, *self.size), image.dtype)
         for number, tap in enumerate(window.taps()):
@@ -48,6 +48,7 @@ class Packing:
         return packed.reshape(*image.shape[:-3], *self.layout)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the packing's entry in a ``.tmodel``."""
         window = self.window
         return {"source": self.source, "size": self.size, "kernel": window.kernel, "strides": window.strides,
                 "pads": window.pads, "dilations": window.dilations}

@@ -1,24 +1,22 @@
-"""What may stand in a ``.tmodel``: one schema of types and ranges, for every key. ``checks.py`` has what keys allow
-each other.
+"""The schema of a ``.tmodel``: types and ranges of every key. ``checks.py`` checks keys against each other.
 
 The original tools write ``name`` to ``load_consts_to_local``. The rest are additions that an old reader may ignore:
 
-* of inputs and outputs ``shape`` (the user's), ``layout`` ([channels, height, width] in memory), ``point`` or, on
-  INT8 machines, ``scale`` and ``zero``, and where
-  elements do not lie in order either ``strides``, one for each axis of the user's array, such as those of TensorFlow's
-  channels-last images, or ``order``, runs of [first, step, count]: they say where in that layout each element of the
-  user's array lies; ``packing`` of an input that a thin first layer reads (``packing.py``): these places count in
-  ``source`` [channels, height, width], of which the host makes ``layout``;
+* ``format_version``: see ``FORMAT_VERSION``;
+* inputs and outputs have ``shape`` (the user's), ``layout`` ([channels, height, width] in memory), and ``point`` or, on
+INT8 machines, ``scale`` and ``zero``;
+* if elements do not lie in order, ``strides`` or ``order`` say where in that layout each element of the user's array
+lies: a stride for each axis of the array, as for TensorFlow's channels-last images, or runs of [first, step, count];
+* an input that a thin first layer reads has ``packing`` (``packing.py``): these places then count in ``source``
+[channels, height, width], of which the host makes ``layout``;
 * ``files``: length and SHA-256 of the program and of the constants;
 * ``host``: a small ONNX model which runs behind the machine; ``macs``; ``layers`` (the report);
-  ``instruction_layers``: which of these each instruction belongs to, as text: LAYERxCOUNT for each run;
+``instruction_layers``: the layer of each instruction, as text: LAYERxCOUNT for each run;
 * ``network``: name, type and shape of the inputs and outputs that the user sees.
 
 A network that host and machine run in any other order has ``parts`` instead of a program (``Parts``). Each is a program
-with its ports, or an ONNX model for the host; they run in this order, and hand on tensors by their names.
-
-An unknown key is an error that names the known ones: what it asks for would not happen.
-"""
+with its ports, or an ONNX model for the host; they run in this order, and pass tensors on by their names. An unknown
+key is an error that names the known ones, because what it asks for would not happen."""
 
 from __future__ import annotations
 
@@ -29,6 +27,10 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+FORMAT_VERSION = 1
+"""The version of ``.tmodel`` files that this Weft writes. It goes up when a reader of the version before would do
+something else than the file says. Every Weft reads all versions up to its own; files without the key are version 1."""
+
 Address = Annotated[int, Meta(ge=0, le=1 << 32)]
 Size = Annotated[int, Meta(ge=0, le=1 << 32)]
 Number = Annotated[int, Meta(ge=-(1 << 48), le=1 << 48)]
@@ -36,12 +38,13 @@ Dimension = Annotated[int, Meta(ge=1, le=1 << 32)]
 Step = Annotated[int, Meta(ge=1, le=1 << 16)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Point = Annotated[int, Meta(ge=-1022, le=1023)]
-"""2**point is a number in double precision."""
+"""A binary point: 2**point is a number in double precision."""
 Scale = Annotated[float, Meta(ge=2.0 ** -126, lt=2.0 ** 127)]
-"""A normal number in single precision."""
+"""A scale: a normal number in single precision."""
 Byte = Annotated[int, Meta(ge=-128, le=127)]
 Name = Annotated[str, Meta(min_length=1, max_length=4096)]
 FileName = Annotated[str, Meta(min_length=1, max_length=255)]
+Version = Annotated[int, Meta(ge=1, le=1 << 16)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Type = Literal["float32", "float16", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
                "uint64"]
@@ -49,25 +52,27 @@ Shape3 = tuple[Dimension, Dimension, Dimension]
 Pair = tuple[Dimension, Dimension]
 Axes = Meta(max_length=32)
 Few = Meta(max_length=1024)
-"""Files, inputs, outputs."""
+"""The limit for lists of files, inputs and outputs."""
 
 
 class Keys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """An object in which no other keys may stand."""
+    """An object with exactly these keys; any other key is an error."""
 
 
 T = TypeVar("T", bound=Keys)
 
 
 class ProgramEntry(Keys):
-    """``size`` in bytes."""
+    """The program's file; ``size`` in bytes."""
 
     file_name: FileName
     size: Size
 
 
 class ConstEntry(Keys):
-    """``size`` vectors of a file for DRAM1 at ``base``; with ``memory`` "dram0" for DRAM0, in every image's window."""
+    """A file of ``size`` vectors of constants for DRAM1 at ``base``.
+
+    With ``memory`` "dram0" they are for DRAM0, in every image's window."""
 
     file_name: FileName
     base: Address
@@ -76,6 +81,8 @@ class ConstEntry(Keys):
 
 
 class PackingEntry(Keys):
+    """How the host packs an input: the image before (``source``) and after, and the window that is packed."""
+
     source: Shape3
     size: Pair
     kernel: Pair
@@ -85,7 +92,7 @@ class PackingEntry(Keys):
 
 
 class PortEntry(Keys):
-    """``size`` vectors of DRAM0 from ``base``."""
+    """An input or output of a program: ``size`` vectors of DRAM0 from ``base``."""
 
     name: Name
     base: Address
@@ -101,14 +108,14 @@ class PortEntry(Keys):
 
 
 class FileEntry(Keys):
-    """What a file must hold: ``bytes``, and their SHA-256."""
+    """The length in bytes and the SHA-256 of a file."""
 
     bytes: Size
     sha256: Sha256
 
 
 class HostEntry(Keys):
-    """``model`` in base64."""
+    """A subgraph of the host: an ONNX ``model`` in base64, and the tensors that it reads and makes."""
 
     model: str
     inputs: tuple[Name, ...]
@@ -119,8 +126,9 @@ class HostEntry(Keys):
 
 
 class TensorEntry(Keys):
-    """An input or output of the network; with ``scale`` its bytes mean (byte - ``zero``) * ``scale``, of unsigned ones
-    128 less."""
+    """An input or output of the network.
+
+    With ``scale`` its bytes mean (byte - ``zero``) * ``scale``; 128 is subtracted from unsigned bytes first."""
 
     name: Name
     type: Type
@@ -130,12 +138,14 @@ class TensorEntry(Keys):
 
 
 class NetworkEntry(Keys):
+    """The inputs and outputs that the user sees."""
+
     inputs: Annotated[tuple[TensorEntry, ...], Few]
     outputs: Annotated[tuple[TensorEntry, ...], Few]
 
 
 class LayerEntry(msgspec.Struct):
-    """What is read of a row of the report; the rest is for people."""
+    """The keys that are read of a row of the report; its other keys are for people."""
 
     name: str
     kind: str
@@ -144,7 +154,7 @@ class LayerEntry(msgspec.Struct):
 
 
 class Program(Keys):
-    """What one program of the machine needs; see above."""
+    """One program of the machine: its file, constants, ports and report; keys are explained at the top of the file."""
 
     prog: ProgramEntry
     consts: Annotated[tuple[ConstEntry, ...], Few]
@@ -156,10 +166,11 @@ class Program(Keys):
 
 
 class Manifest(Program, kw_only=True, forbid_unknown_fields=True):
-    """A whole ``.tmodel`` of one program. ``arch`` is checked by the architecture itself."""
+    """A whole ``.tmodel`` of one program. The architecture itself checks ``arch``."""
 
     name: Name
     arch: dict[str, Any]
+    format_version: Version = 1
     load_consts_to_local: bool = False
     files: dict[FileName, FileEntry] | None = None
     host: HostEntry | None = None
@@ -167,7 +178,7 @@ class Manifest(Program, kw_only=True, forbid_unknown_fields=True):
 
 
 class PartEntry(Keys):
-    """One of the two."""
+    """A part of a network: either a program or a subgraph of the host."""
 
     program: Program | None = None
     host: HostEntry | None = None
@@ -181,6 +192,7 @@ class Parts(Keys):
     network: NetworkEntry
     parts: Annotated[tuple[PartEntry, ...], Few]
     files: dict[FileName, FileEntry]
+    format_version: Version = 1
 
 
 PROGRAM: dict[str, type[Keys]] = {
@@ -193,16 +205,16 @@ STRUCTS: dict[str, type[Keys]] = {
     "$": Manifest, "$.files[...]": FileEntry, "$.host": HostEntry, "$.parts[]": PartEntry, "$.parts[].host": HostEntry,
     "$.network": NetworkEntry, "$.network.inputs[]": TensorEntry, "$.network.outputs[]": TensorEntry,
 }
-"""Where in a ``.tmodel`` which object stands."""
+"""Path in a ``.tmodel`` -> the object that stands there."""
 
 
 def convert(values: Mapping[str, Any]) -> Manifest:
-    """The checked content of a ``.tmodel`` of one program. Raises ValueError, which says what was found where."""
+    """Return the checked content of a ``.tmodel`` of one program. Raise ValueError, which says what was found where."""
     return _converted(values, Manifest)
 
 
 def convert_parts(values: Mapping[str, Any]) -> Parts:
-    """The same of several parts."""
+    """Return the checked content of a ``.tmodel`` of several parts. Raise ValueError for wrong content."""
     parts = _converted(values, Parts)
     for number, part in enumerate(parts.parts):
         if (part.program is None) == (part.host is None):
@@ -211,11 +223,18 @@ def convert_parts(values: Mapping[str, Any]) -> Parts:
 
 
 def convert_any(values: Mapping[str, Any]) -> Manifest | Parts:
-    """Of either kind."""
+    """Return the checked content of a ``.tmodel`` of one program or several parts.
+
+    Raise ValueError for wrong content, and for a file of a later version, whose keys this Weft does not know."""
+    version = values.get("format_version", 1)
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise ValueError(f"format_version {version}, of a later Weft; this one reads 1 to {FORMAT_VERSION}; update "
+                         "Weft, or compile the network again with this one")
     return convert_parts(values) if "parts" in values else convert(values)
 
 
 def _converted(values: Mapping[str, Any], kind: type[T]) -> T:
+    """Return the content as an object of class ``kind``. Raise ValueError for wrong content."""
     try:
         found = msgspec.convert(values, kind)
         programs = [found] if isinstance(found, Program) else [part.program for part in getattr(found, "parts", ())]
@@ -228,6 +247,7 @@ def _converted(values: Mapping[str, Any], kind: type[T]) -> T:
 
 
 def _layer(number: int, row: Mapping[str, Any]) -> None:
+    """Raise ValueError if a row of the report has wrong keys or types."""
     try:
         msgspec.convert(row, LayerEntry)
     except msgspec.ValidationError as error:
@@ -235,7 +255,7 @@ def _layer(number: int, row: Mapping[str, Any]) -> None:
 
 
 def _with_known_keys(text: str, whole: type[Keys]) -> str:
-    """An unknown key is told which ones are known."""
+    """Return an error text, with the known keys appended if it is about an unknown key."""
     if "unknown field" not in text:
         return text
     _, _, path = text.partition(" - at `")

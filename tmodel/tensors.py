@@ -1,4 +1,4 @@
-"""What the user of a network sees: its inputs and outputs by name, type and shape."""
+"""The inputs and outputs that the user of a network sees: name, type and shape."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from weft.tmodel.schema import NetworkEntry, TensorEntry
 
 @dataclass(frozen=True)
 class Tensor:
-    """``type`` is numpy's name of it; it and ``shape`` are None where the file does not say them. With a ``scale`` its
-    bytes are those of real numbers, unsigned ones larger by 128; parts of the network read and make these numbers."""
+    """An input or output of a network.
+
+    ``type`` is numpy's name of the type; ``type`` and ``shape`` are None if the file does not say them. With a
+    ``scale`` its bytes encode real numbers (unsigned bytes larger by 128), and the network's parts read and make these
+    real numbers."""
 
     name: str
     type: str | None = None
@@ -26,23 +29,25 @@ class Tensor:
 
     @classmethod
     def from_entry(cls, entry: TensorEntry) -> Tensor:
+        """Return the tensor of an entry of a ``.tmodel``."""
         scale = None if entry.scale is None else TensorScale(entry.scale, entry.zero)
         return cls(entry.name, entry.type, entry.shape, scale)
 
     @classmethod
     def of_port(cls, port: Port) -> Tensor:
+        """Return the tensor of a port, without a type."""
         return cls(port.name, None, port.shape)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the entry in a ``.tmodel``."""
         return {"name": self.name, "type": self.type, "shape": self.shape,
                 **({} if self.scale is None else self.scale._asdict())}
 
     def given(self, array: np.ndarray) -> np.ndarray:
-        """A user's array, as parts of the network read it: real numbers stay, integers become the network's, bytes of a
-        scale what they mean.
+        """Return a user's array in the numbers that the network's parts read.
 
-        Raises ModelError for numbers that its type does not have.
-        """
+        Real numbers stay, integers get the tensor's type, bytes with a scale are dequantised. Raise ModelError for
+        numbers that its type does not have."""
         if self.type is None or np.dtype(self.type).kind == "f":
             return array
         kind = np.dtype(self.type)
@@ -54,8 +59,9 @@ class Tensor:
         return found if self.scale is None else self.scale.dequantize(found.astype(np.int64) - SHIFTS[self.type])
 
     def checked(self, array: np.ndarray) -> np.ndarray:
-        """Return what a part made of it. Raises ModelError for another shape or type; real numbers may have any
-        precision, and are what bytes of a scale are made of."""
+        """Return an array that a part made. Raise ModelError for another shape or type.
+
+        Real numbers may have any precision; a tensor with a scale is made from them."""
         shape = array.shape if self.shape is None else self.shape
         kind = array.dtype if self.type is None else np.dtype(np.float32 if self.scale else self.type)
         if array.shape != shape or (array.dtype != kind and not array.dtype.kind == kind.kind == "f"):
@@ -64,7 +70,7 @@ class Tensor:
         return array
 
     def made(self, array: np.ndarray) -> np.ndarray:
-        """An output in the network's own type."""
+        """Return an output in the tensor's own type."""
         if self.scale is not None and self.type is not None:
             array = self.scale.quantize(array) + SHIFTS[self.type]
         return array if self.type is None else array.astype(self.type)
@@ -72,17 +78,23 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Signature:
+    """The inputs and outputs of a network."""
+
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
 
     @classmethod
     def from_entry(cls, entry: NetworkEntry) -> Signature:
+        """Return the signature of an entry of a ``.tmodel``."""
         return cls(tuple(map(Tensor.from_entry, entry.inputs)), tuple(map(Tensor.from_entry, entry.outputs)))
 
     def to_json(self) -> dict[str, Any]:
+        """Return the entry in a ``.tmodel``."""
         return {"inputs": [tensor.to_json() for tensor in self.inputs],
                 "outputs": [tensor.to_json() for tensor in self.outputs]}
 
     def results(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the outputs, of all that the parts made. Raises ModelError where one is not what the file says."""
+        """Return the network's outputs, among all tensors that the parts made.
+
+        Raise ModelError if one is not what the file says."""
         return {tensor.name: tensor.made(tensor.checked(np.asarray(values[tensor.name]))) for tensor in self.outputs}

@@ -1,4 +1,4 @@
-"""How a kernel walks over an image: what convolutions, pools, the scheduler and the passes reckon with."""
+"""How a kernel walks over an image: the arithmetic that convolutions, pools, scheduler and passes share."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 Size = tuple[int, int]
+"""Height and width."""
 
 
 @dataclass(frozen=True)
 class Window:
     """How a kernel walks over an image: output pixel y reads inputs y * stride - pad + k * dilation, k < kernel.
 
-    Pairs are (height, width); ``pads`` counts pixels above and left, what overhangs below and right is clipped.
-    """
+    Pairs are (height, width); ``pads`` counts pixels above and left, what overhangs below and right is clipped."""
 
     kernel: Size = (1, 1)
     strides: Size = (1, 1)
@@ -21,33 +21,33 @@ class Window:
     dilations: Size = (1, 1)
 
     def taps(self) -> list[Size]:
+        """Return the taps (row, column) of the kernel, row by row."""
         return [(y, x) for y in range(self.kernel[0]) for x in range(self.kernel[1])]
 
     def inputs(self, axis: int, low: int, high: int, size: int) -> tuple[int, int]:
-        """Input range [low, high) that outputs [low, high) read, clipped to an image of ``size``."""
+        """Return the input range [low, high) that outputs [low, high) read, clipped to an image of ``size``."""
         stride, pad = self.strides[axis], self.pads[axis]
         reach = (self.kernel[axis] - 1) * self.dilations[axis]
         first = min(max(low * stride - pad, 0), size)
         return first, max(min((high - 1) * stride - pad + reach + 1, size), first)
 
     def outputs(self, axis: int, tap: int, low: int, high: int, size: int) -> tuple[int, int]:
-        """Outputs of [low, high) for which this tap falls into the image; the rest reads padding."""
+        """Return the outputs within [low, high) for which this tap falls into the image; the rest reads padding."""
         stride, offset = self.strides[axis], tap * self.dilations[axis] - self.pads[axis]
         first = max(low, -(offset // stride))
         last = min(high, (size - 1 - offset) // stride + 1)
         return first, max(first, last)
 
     def reads(self, axis: int, output: int, limits: tuple[int, int]) -> tuple[int, ...]:
-        """Input coordinates within [low, high) of ``limits`` that one output reads."""
+        """Return the input coordinates, within [low, high) of ``limits``, that one output reads."""
         first = output * self.strides[axis] - self.pads[axis]
         taps = (first + tap * self.dilations[axis] for tap in range(self.kernel[axis]))
         return tuple(tap for tap in taps if limits[0] <= tap < limits[1])
 
     def work(self, size: Size, output: Size) -> int:
-        """Vectors of one channel tile through the array: pairs of an output pixel and a tap that falls into the image.
+        """Return the vectors of one channel tile through the array: pairs of an output pixel and a tap in the image.
 
-        ``size`` is that of the image, ``output`` that of the result.
-        """
+        ``size`` is that of the image, ``output`` that of the result."""
         pairs = 1
         for axis in range(2):
             spans = (self.outputs(axis, tap, 0, output[axis], size[axis]) for tap in range(self.kernel[axis]))
@@ -55,20 +55,21 @@ class Window:
         return pairs
 
     def partitions(self, size: Size, output: Size) -> bool:
-        """Whether each pixel of an image of ``size`` is read for exactly one pixel of the result, of ``output``."""
+        """Tell whether each pixel of an image of ``size`` is read for exactly one pixel of the result."""
         whole = tuple(count * stride for count, stride in zip(output, self.strides, strict=True))
         return self.kernel == self.strides and self.dilations == (1, 1) and not any(self.pads) and whole == size
 
     def packed(self, axes: Iterable[int]) -> Window:
-        """What is left of the kernel when its taps along these axes lie in channels and the image has, there, the
-        output's size."""
+        """Return the window that is left if the taps along these axes are packed into channels.
+
+        Along these axes the image then has the output's size."""
         kernel, strides, pads, dilations = map(list, (self.kernel, self.strides, self.pads, self.dilations))
         for axis in axes:
             kernel[axis], strides[axis], pads[axis], dilations[axis] = 1, 1, 0, 1
         return Window(*((pair[0], pair[1]) for pair in (kernel, strides, pads, dilations)))
 
     def only(self, taps: Iterable[Size]) -> Window:
-        """The smallest window that has these taps, at least one, where this one has them."""
+        """Return the smallest window that has these taps (at least one) in the same places."""
         spans = [(min(axis), max(axis)) for axis in zip(*taps, strict=True)]
         (top, bottom), (left, right) = spans
         return replace(self, kernel=(bottom - top + 1, right - left + 1),
@@ -77,16 +78,19 @@ class Window:
 
 @dataclass(frozen=True)
 class Enlargement(Window):
-    """Not a kernel: each pixel becomes ``factors`` (height, width) of them. It reads input y // factor for output y."""
+    """A window that repeats each pixel ``factors`` (height, width) times: output y reads input y // factor."""
 
     factors: Size = (1, 1)
 
     def inputs(self, axis: int, low: int, high: int, size: int) -> tuple[int, int]:
+        """Return the input range [low, high) that outputs [low, high) read."""
         factor = self.factors[axis]
         return low // factor, max(-(-high // factor), low // factor)
 
     def work(self, size: Size, output: Size) -> int:
+        """Return the number of output pixels, each of which reads one pixel."""
         return output[0] * output[1]
 
     def only(self, taps: Iterable[Size]) -> Window:
+        """Return the window itself, which has a single tap."""
         return self

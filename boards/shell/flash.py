@@ -1,4 +1,4 @@
-"""A bitstream into a board, by openFPGALoader."""
+"""Load a bitstream into a board, by openFPGALoader."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ TIMEOUT_SECONDS = 300
 
 
 def flash(board: Board, folder: Path, *, permanent: bool = False, variant: str | None = None) -> str:
-    """Load ``folder``'s bitstream and return what the loader said. ``permanent``: into the flash chip, not only until
-    the board loses power. ``variant``: a revision with another cable. Raises WeftError when there is no bitstream, no
-    loader that runs, or no board answers."""
+    """Load ``folder``'s bitstream and return what the loader said.
+
+    ``permanent``: into the flash chip, not only until the board loses power. ``variant``: a revision with another
+    cable. Raise WeftError if there is no bitstream, no loader that runs, or no board answers."""
     name = cable(board, variant)
     made = bitstream(board, folder)
     if not made.is_file():
@@ -57,7 +58,7 @@ def cable(board: Board, variant: str | None) -> str:
 
 
 def make_it(board: Board) -> str:
-    """Return how the bitstream of a board is made."""
+    """Return in words how the bitstream of a board is made."""
     if board.built == "bitstream":
         return f"make it: weft board build {board.key}"
     return f"weft board build {board.key} writes a Vivado project; run its build.tcl with Vivado"

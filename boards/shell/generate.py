@@ -1,9 +1,9 @@
-"""Writes a board's shell: Verilog, constraints, and ``shell.json``, which tells the host what is where.
+"""Write a board's shell: Verilog, constraints, and ``shell.json``, which tells the host what is where.
 
     python -m weft.boards.shell.generate BOARD FOLDER ARCH CLOCK_HZ
 
-A process of its own: LiteX keeps state in modules, logs to standard error and names signals by the call stack.
-"""
+It runs in a process of its own: LiteX keeps state in modules, logs to standard error and names signals by the call
+stack."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ from weft.hw.system import with_ports
 
 VIVADO = "vivado"
 TOOLCHAINS = {"ecp5": "trellis", "gowin": "apicula", "xc7": VIVADO}
-"""By family, as LiteX calls them."""
+"""Family -> LiteX's name of its tools."""
 CHECK = ("set slack [get_property SLACK [get_timing_paths]]; "
          'if {{$slack < 0}} {{error "a clock is missed by $slack ns: weft board build with --mhz LESS"}}')
-"""Before Vivado writes a bitstream; braces are doubled for LiteX."""
+"""The check before Vivado writes a bitstream; braces are doubled for LiteX."""
 
 CONTROL = "DFII_CONTROL"
 DFI_BITS = {"DFII_CONTROL_SEL": 1, "DFII_CONTROL_CKE": 2, "DFII_CONTROL_ODT": 4, "DFII_CONTROL_RESET_N": 8,
             "DFII_COMMAND_CS": 1, "DFII_COMMAND_WE": 2, "DFII_COMMAND_CAS": 4, "DFII_COMMAND_RAS": 8,
             "DFII_COMMAND_WRDATA": 16, "DFII_COMMAND_RDDATA": 32}
-"""Of the controller's command and control registers, by LiteDRAM's names."""
+"""The bits of the controller's command and control registers, by LiteDRAM's names."""
 
 
 def command_bits(text: str) -> int:
-    """Of ``DFII_COMMAND_RAS|DFII_COMMAND_CS``."""
+    """Return the bits of a text such as ``DFII_COMMAND_RAS|DFII_COMMAND_CS``."""
     return sum(DFI_BITS[name] for name in text.split("|"))
 
 
 def machine_of(board: Board, arch: Arch, folder: Path) -> Machine:
-    """Writes the machine as RTLIL, which keeps what the flow looks for in it."""
+    """Write the machine as RTLIL, which keeps what the flow looks for in it; return its ports."""
     module, ports = with_ports(arch, board=board.key)
     (folder / MACHINE).write_text(rtlil.convert(module, name=TOP, ports=ports, emit_src=False))
     return Machine(ports)
 
 
 def description(board: Board, arch: Arch, soc: Any, registers: dict[str, Any]) -> dict[str, Any]:
-    """What the host's driver has to know of the shell."""
+    """Return what the host's driver has to know of the shell."""
     assert board.shell is not None
     found = dram(soc, registers) if isinstance(board.shell.memory, Memory) else on_chip(board.shell.memory, arch)
     return {
@@ -67,12 +67,14 @@ def description(board: Board, arch: Arch, soc: Any, registers: dict[str, Any]) -
 
 
 def on_chip(memory: OnChip, arch: Arch) -> dict[str, Any]:
+    """Return the description of on-chip memory."""
     found = windows(arch, memory.program_bytes)
     return {"memory": {"base": MEMORY_BASE, "bytes": max(each.end for each in found.values())},
             "windows": {name: {"base": MEMORY_BASE + each.start, "bytes": each.size} for name, each in found.items()}}
 
 
 def dram(soc: Any, registers: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of DRAM: place, start sequence and registers."""
     settings = soc.sdram.controller.settings
     sequence, _ = get_sdram_phy_init_sequence(settings.phy, settings.timing)
     memory = registers["memories"]["main_ram"]
@@ -88,11 +90,12 @@ def dram(soc: Any, registers: dict[str, Any]) -> dict[str, Any]:
 
 
 def phase(value: Any) -> int | None:
-    """Where the PHY has it in a register, its value after reset."""
+    """Return a phase of the PHY; if it is a register, its value after reset."""
     return None if value is None else int(getattr(getattr(value, "reset", value), "value", value))
 
 
 def generate(board: Board, arch: Arch, folder: Path) -> None:
+    """Write the shell's files into ``folder``."""
     assert board.shell is not None
     folder.mkdir(parents=True, exist_ok=True)
     machine = machine_of(board, arch, folder)
@@ -112,6 +115,7 @@ def generate(board: Board, arch: Arch, folder: Path) -> None:
 
 
 def main(name: str, folder: str, arch: str, clock_hz: str) -> None:
+    """Write the shell's files, as the command line asks."""
     board = BOARDS[name]
     assert board.shell is not None
     generate(replace(board, shell=replace(board.shell, clock_hz=float(clock_hz))), Arch.load(arch), Path(folder))

@@ -1,4 +1,4 @@
-"""openFPGALoader: where the program is, and what it needs of the system. Imports nothing heavy, for ``weft doctor``."""
+"""openFPGALoader: where the program is, and what it needs of the system. It imports little, for ``weft doctor``."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from weft.support.errors import WeftError, explain
 from weft.support.packages import no_package
 
 LOADER, PACKAGE = "openFPGALoader", "openfpgaloader"
-"""The program, and the Python package that ships it without the libraries that it needs of the system."""
+"""The program, and the Python package that ships it without the system libraries that it needs."""
 LIBRARIES = {"libusb-1.0.so.0": "libusb-1.0-0", "libftdi1.so.2": "libftdi1-2",
              "libhidapi-libusb.so.0": "libhidapi-libusb0", "libhidapi-hidraw.so.0": "libhidapi-hidraw0",
              "libudev.so.1": "libudev1"}
-"""Debian's package of each."""
+"""Shared library -> Debian's package with it."""
 RULES = ("/etc/udev/rules.d", "/lib/udev/rules.d", "/usr/lib/udev/rules.d")
-"""Folders where udev looks for rules."""
+"""The folders where udev looks for rules."""
 RULE = 'SUBSYSTEM=="usb", ATTRS{idVendor}=="0403|0d28", MODE="0660", GROUP="plugdev", TAG+="uaccess"'
-"""For the cables of all boards: FTDI's, those that answer as one, and DAPLink."""
+"""The udev rule for the cables of all boards: FTDI's, those that answer as one, and DAPLink."""
 RIGHTS = (f"echo '{RULE}' | sudo tee {RULES[0]}/60-weft-boards.rules && sudo udevadm control --reload-rules && "
           "sudo udevadm trigger")
-"""Lets whoever sits at this machine open them."""
+"""The command that lets whoever sits at this machine open the cables."""
 
 
 def loader() -> Path:
-    """Return the program: of the system, else of the Python package. Raises WeftError."""
+    """Return the program: of the system, else of the Python package. Raise WeftError if there is none."""
     found = shutil.which(LOADER)
     if found:
         return Path(found)
@@ -40,7 +40,7 @@ def loader() -> Path:
 
 
 def missing_libraries(program: Path) -> list[str]:
-    """Return the shared libraries of a program that this system lacks; none where it does not say."""
+    """Return the shared libraries of a program that this system lacks; empty if it does not say."""
     try:
         asked = subprocess.run(["ldd", str(program)], capture_output=True, text=True, errors="replace", check=False,
                                timeout=20)
@@ -50,7 +50,7 @@ def missing_libraries(program: Path) -> list[str]:
 
 
 def bringing(libraries: list[str]) -> str:
-    """Return the command that brings libraries."""
+    """Return the command that installs libraries."""
     unknown = [name for name in libraries if name not in LIBRARIES]
     packages = " ".join(sorted({LIBRARIES[name] for name in libraries if name in LIBRARIES}))
     return " and ".join(filter(None, [f"sudo apt-get install -y {packages}" if packages else "",
@@ -58,7 +58,7 @@ def bringing(libraries: list[str]) -> str:
 
 
 def check_libraries(program: Path) -> None:
-    """Raise WeftError where the loader lacks libraries of the system."""
+    """Raise WeftError if the loader lacks libraries of the system."""
     missing = missing_libraries(program)
     if missing:
         raise WeftError(explain(LOADER, f"no {' and no '.join(missing)}", "the libraries that it is linked with",
@@ -66,6 +66,6 @@ def check_libraries(program: Path) -> None:
 
 
 def may_open() -> bool:
-    """Whether this user may open the cables of boards: root, or where udev has a rule of ours or openFPGALoader's."""
+    """Tell whether this user may open the cables of boards: root, or a udev rule of ours or openFPGALoader's."""
     patterns = ("*openfpgaloader*.rules", "*weft-boards.rules")
     return os.geteuid() == 0 or any(list(Path(folder).glob(name)) for folder in RULES for name in patterns)

@@ -1,4 +1,4 @@
-"""The machine as what surrounds it sees it: its ports."""
+"""The machine's ports, as its surroundings see them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from weft.hw.bus.axi import Ports
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 
 MACHINE = "weft_top"
-"""Module of the machine."""
+"""The module of the machine."""
 WORD_BITS = 32
-"""Of on-chip memory: of the host's bus, too."""
+"""The word of on-chip memory and of the host's bus, in bits."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,14 @@ class Window:
 
     @property
     def end(self) -> int:
+        """The address after the last byte."""
         return self.start + self.size
 
 
 def windows(arch: Arch, program_bytes: int) -> dict[str, Window]:
-    """On-chip memories, each as large as the machine can use it; a window of DRAM starts where its register can."""
+    """Return on-chip memories, each as large as the machine can use it.
+
+    A window of DRAM starts where its register can point to."""
     sizes = {"dram0": arch.dram0_depth * arch.vector_bytes, "dram1": arch.dram1_depth * arch.vector_bytes,
              "program": program_bytes}
     found, start = {}, 0
@@ -40,24 +43,26 @@ def windows(arch: Arch, program_bytes: int) -> dict[str, Window]:
 
 @dataclass(frozen=True)
 class Machine:
-    """``ports``: as ``with_ports`` names them."""
+    """The machine's ``ports``, as ``with_ports`` names them."""
 
     ports: Ports
 
     def masters(self) -> list[str]:
-        """Prefixes of its AXI4 masters, in order of their names."""
+        """Return the prefixes of its AXI4 masters, in order of their names."""
         return sorted({name.rpartition("_")[0] for name in self.ports if name.startswith("m_axi_")})
 
     def bits(self, port: str) -> int:
+        """Return the width of a port in bits."""
         return len(self.ports[port][0])
 
     def width(self, bus: str) -> int:
-        """Bits of data of an AXI bus."""
+        """Return the data width of an AXI bus in bits."""
         return self.bits(f"{bus}_rdata")
 
     def is_input(self, port: str) -> bool:
+        """Tell whether a port is an input."""
         return self.ports[port][1] is PortDirection.Input
 
     def unused(self, port: str) -> int:
-        """What an input gets that nobody drives: what nobody takes must not fill up."""
+        """Return the value of an input that nobody drives: 1 if it lets outputs drain, else 0."""
         return int(port == "m_axis_sample_tready")

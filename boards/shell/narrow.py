@@ -2,8 +2,7 @@
 
 LiteDRAM's own converter takes the data of a write before its command. LiteDRAMAXI2Native, which counts the beats that
 commands stand for, then counts below zero and never asks again: writes hang. Reads wait for each other there, some 25
-cycles a word. Here each beat is a command of its own, with the part of the word that it means beside it.
-"""
+cycles a word. Here each beat is a command of its own, with the number of its part of the word beside it."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from litex.soc.interconnect import stream
 from migen import Case, Cat, If, Replicate
 
 UNDER_WAY = 32
-"""Beats asked for and not yet moved, at most, each way: LiteDRAMAXI2Native's buffers hold 17."""
+"""The most beats asked for and not yet moved, each way: LiteDRAMAXI2Native's buffers hold 17."""
 
 
 class NarrowPort(LiteXModule):
-    """``port``: ``width`` bits, for ``wide``, a port of the controller's word."""
+    """A port of ``width`` bits in front of ``wide``, a port of the controller's word."""
 
     def __init__(self, wide: Any, width: int) -> None:
         parts = wide.data_width // width
@@ -46,7 +45,7 @@ class NarrowPort(LiteXModule):
 
 
 def native_port(module: Any, name: str, crossbar: Any, width: int) -> Any:
-    """A port of ``width`` bits on LiteDRAM's crossbar; what it needs becomes a submodule of ``module``."""
+    """Return a port of ``width`` bits on LiteDRAM's crossbar; its parts become submodules of ``module``."""
     wide = crossbar.controller.data_width
     if width >= wide:
         return crossbar.get_port(data_width=width)

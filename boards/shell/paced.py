@@ -17,7 +17,7 @@ FILE = "dram_controller.v"
 
 
 def controller_of(board: Board, arch: Arch) -> str:
-    """The Verilog of the board's controller for the ports of a machine. Raises WeftError where LiteX is not there."""
+    """Return the Verilog of the board's controller for the ports of a machine. Raise WeftError without LiteX."""
     need_packages()
     machine = Machine(with_ports(arch)[1])
     masters = [f"{name}={machine.width(name)}" for name in machine.masters()]

@@ -31,18 +31,23 @@ IO = [("sys_clk", 0, Pins(1)), ("sys_rst", 0, Pins(1)),
       ("serial", 0, *(Subsignal(f"{side}_{name}", Pins(8 if name == "data" else 1))
                       for side in ("source", "sink") for name in ("valid", "ready", "data")))]
 ROW_BITS = 12
-"""Of the simulated chip at most: what is left out is capacity, which a simulator would have to keep."""
+"""The most row bits of the simulated chip; less capacity is less memory of the simulator."""
 
 
 class Clocks(LiteXModule):
+    """The clock domain of the simulated shell."""
+
     def __init__(self, platform: Any) -> None:
         self.cd_sys = ClockDomain()
         self.comb += [self.cd_sys.clk.eq(platform.request("sys_clk")), self.cd_sys.rst.eq(platform.request("sys_rst"))]
 
 
 class SimulatedShell(ShellSoC):
+    """A board's shell for a simulator."""
+
     def make_memory(self, memory: Memory) -> tuple[Any, Any]:
-        """LiteDRAM's model of PHY and chip, with widths, phases and latencies of the board's own PHY."""
+        """Return LiteDRAM's model of PHY and chip, with the parameters of the board's own PHY, and the chip's
+        timing."""
         clock = int(self.sys_clk_freq)
         chip = chip_of(memory, clock)
         chip.geom_settings.rowbits = min(chip.geom_settings.rowbits, ROW_BITS)
@@ -51,6 +56,7 @@ class SimulatedShell(ShellSoC):
         return SDRAMPHYModel(module=chip, settings=settings, clk_freq=clock), chip
 
     def add_links(self, board: Board) -> None:
+        """Add the UART bridge, whose bytes come and go through ports of their own."""
         phy = RS232PHYModel(self.platform.request("serial"))
         bridge = UARTBone(phy=phy, clk_freq=int(self.sys_clk_freq), address_width=32)
         self.add_module(name="uartbone_phy", module=phy)
@@ -59,7 +65,7 @@ class SimulatedShell(ShellSoC):
 
 
 def generate(board: Board, arch: Arch, folder: Path) -> None:
-    """``shell.v`` with top module ``shell`` around ``weft_top``, which is not in it, and ``shell.json``."""
+    """Write ``shell.v`` with top module ``shell`` around ``weft_top``, which is not in it, and ``shell.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     platform = SimPlatform("SIM", IO)
     soc = SimulatedShell(board, arch, machine_of(board, arch, folder), platform, Clocks(platform))

@@ -31,30 +31,32 @@ from weft.boards.shell.narrow import native_port
 from weft.hw.contract.arch import Arch
 
 REGISTERS_BASE, REGISTERS_BYTES = 0x9000_0000, 0x1000
-"""Of the machine's control registers on the bus."""
+"""The place of the machine's control registers on the bus."""
 MEMORY_BASE = 0x4000_0000
-"""Of on-chip memory; LiteX puts DRAM there too."""
+"""The place of on-chip memory on the bus; LiteX puts DRAM there too."""
 CHANNELS = {"aw": ("addr", "burst", "len", "size", "id"), "w": ("data", "strb", "last"), "b": ("resp", "id"),
             "ar": ("addr", "burst", "len", "size", "id"), "r": ("data", "resp", "last", "id")}
-"""What LiteDRAM takes of an AXI4 channel besides valid and ready; cache, protection and the like mean nothing to it."""
+"""The signals of each AXI4 channel that LiteDRAM takes besides valid and ready.
+
+Cache, protection and the like mean nothing to it."""
 LITE_CHANNELS = {"aw": ("addr",), "w": ("data", "strb"), "b": ("resp",), "ar": ("addr",), "r": ("data", "resp")}
 ETHERBONE_DEPTH = 256
-"""Words of Etherbone's buffers: LiteX's 16 stall on bursts."""
+"""The words of Etherbone's buffers; LiteX's 16 stall on bursts."""
 
 
 def named(path: str) -> Any:
-    """``module:name``."""
+    """Return the object that ``module:name`` names."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def chip_of(memory: Memory, clock: int) -> Any:
-    """Geometry and timing of the chip, as LiteDRAM has them, at a clock of the machine in Hz."""
+    """Return LiteDRAM's geometry and timing of the chip, at a clock of the machine in Hz."""
     return getattr(modules, memory.module)(clock, memory.rate)
 
 
 def phy_of(memory: Memory, platform: Any, clock: int) -> Any:
-    """The PHY on the board's pins."""
+    """Return the PHY on the board's pins."""
     if memory.phy == "GENSDRPHY":
         return phy.GENSDRPHY(platform.request("sdram"), clock)
     pads = platform.request("ddram")
@@ -77,12 +79,12 @@ class ShellSoC(SoCMini):
         self.add_machine(machine)
 
     def add_memory(self, memory: Memory) -> None:
-        """LiteDRAM without a cache: the host's accesses are few, and the machine's must not wait for a tag."""
+        """Add LiteDRAM without a cache: the host's accesses are few, and the machine's must not wait for a tag."""
         self.dram_phy, chip = self.make_memory(memory)
         self.add_sdram("sdram", phy=self.dram_phy, module=chip, l2_cache_size=0)
 
     def make_memory(self, memory: Memory) -> tuple[Any, Any]:
-        """The PHY on the board's pins, and the chip's timing."""
+        """Return the PHY on the board's pins, and the chip's timing."""
         clock = int(self.sys_clk_freq)
         found = phy_of(memory, self.platform, clock)
         if memory.phy == "ECP5DDRPHY":
@@ -90,6 +92,7 @@ class ShellSoC(SoCMini):
         return found, chip_of(memory, clock)
 
     def add_links(self, board: Board) -> None:
+        """Add the UART bridge and, if the board has it, Etherbone."""
         assert board.shell is not None
         self.add_uartbone(baudrate=board.shell.baud)
         if board.shell.ethernet:
@@ -100,7 +103,9 @@ class ShellSoC(SoCMini):
 
     # -- the machine ---------------------------------------------------------------------------------------------------
     def add_machine(self, machine: Machine) -> None:
-        """Its masters on LiteDRAM, its registers on the bus. Programs come from memory, samples are not taken."""
+        """Add the machine: its masters on LiteDRAM, its registers on the bus.
+
+        Programs come from memory, samples are not taken."""
         pins = {"i_clk": ClockSignal("sys"), "i_rst": ResetSignal("sys")}
         for name in machine.masters():
             pins |= self.master_pins(machine, name)
@@ -114,6 +119,7 @@ class ShellSoC(SoCMini):
         self.specials += Instance(MACHINE, **pins, **unused)
 
     def master_pins(self, machine: Machine, name: str) -> dict[str, Any]:
+        """Return the pins of one of the machine's masters, connected to a memory port."""
         port = self.on_chip_port(machine, name) if self.windows else self.dram_port(machine, name)
         pins: dict[str, Any] = {}
         for channel, fields in CHANNELS.items():
@@ -123,6 +129,7 @@ class ShellSoC(SoCMini):
         return pins
 
     def dram_port(self, machine: Machine, name: str) -> Any:
+        """Return an AXI4 port on LiteDRAM for a master."""
         width = machine.width(name)
         port = LiteDRAMAXIPort(data_width=width, address_width=32, id_width=1)
         adapter = LiteDRAMAXI2Native(port, native_port(self, name, self.sdram.crossbar, width))
@@ -130,7 +137,7 @@ class ShellSoC(SoCMini):
         return port
 
     def on_chip_port(self, machine: Machine, name: str) -> Any:
-        """A memory of the windows that this master reaches: the one of its name, or both of DRAM."""
+        """Return an AXI4 port on the windows that a master reaches: the one of its name, or both of DRAM."""
         reached = {window: place for window, place in self.windows.items()
                    if window.startswith(name.removeprefix("m_axi_"))}
         memory = BlockMemory(reached, machine.bits(f"{name}_araddr"))
@@ -142,7 +149,9 @@ class ShellSoC(SoCMini):
 
 
 def joined(machine: Machine, prefix: str, channel: Any, fields: tuple[str, ...]) -> Mapping[str, Any]:
-    """Pins of the machine's channel ``prefix`` (nothing where it has none) on the signals of LiteX's."""
+    """Return the pins of the machine's channel ``prefix``, connected to LiteX's channel.
+
+    Pins that the machine does not have are left out."""
     found: dict[str, Any] = {}
     for field in (*fields, "valid", "ready"):
         port = prefix + field

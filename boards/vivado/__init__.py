@@ -1,1 +1,1 @@
-"""Vivado projects of boards whose chips no open place and route knows. Vivado itself is not needed to write them."""
+"""Vivado projects of boards whose chips no open place and route supports. Vivado itself is not needed to write them."""

@@ -12,7 +12,7 @@ CLOCK, RESET, INTERRUPT = "clk", "resetn", "interrupt"
 
 @dataclass(frozen=True)
 class Interface:
-    """``bits`` of data; ``address_bits``; ``writes``: whether it has write channels."""
+    """An AXI interface of the block; ``bits`` of data; ``writes``: whether it has write channels."""
 
     name: str
     bits: int
@@ -21,14 +21,16 @@ class Interface:
 
 
 def interfaces(machine: Machine) -> list[Interface]:
-    """Of the block: the machine's AXI4 masters, then its registers, AXI4-Lite."""
+    """Return the interfaces of the block: the machine's AXI4 masters, then its registers, AXI4-Lite."""
     return [Interface(name, machine.width(name), machine.bits(f"{name}_araddr"), f"{name}_awaddr" in machine.ports)
             for name in (*machine.masters(), REGISTERS)]
 
 
 def verilog(machine: Machine, top: str) -> str:
-    """Verilog of ``BLOCK`` around the machine ``top``: an active-low reset, attributes by which Vivado knows clock,
-    reset, interrupt and AXI, and nothing on the streams."""
+    """Return the Verilog of ``BLOCK`` around the machine ``top``.
+
+    It has an active-low reset, attributes by which Vivado recognises clock, reset, interrupt and AXI, and no
+    streams."""
     shown = interfaces(machine)
     pins = [name for name in machine.ports if name.rpartition("_")[0] in {each.name for each in shown}]
     busses = ":".join(each.name for each in shown)
@@ -56,11 +58,13 @@ def verilog(machine: Machine, top: str) -> str:
 
 
 def _port(info: str, parameter: str, declaration: str) -> str:
+    """Return the declaration of a port with its attributes."""
     return (f'  (* X_INTERFACE_INFO = "xilinx.com:signal:{info}" *)\n'
             f'  (* X_INTERFACE_PARAMETER = "{parameter}" *)\n  {declaration}')
 
 
 def _parameters(interface: Interface) -> str:
+    """Return the attribute with an interface's parameters."""
     lite = interface.name == REGISTERS
     return ", ".join([f"XIL_INTERFACENAME {interface.name}", f"PROTOCOL {'AXI4LITE' if lite else 'AXI4'}",
                       f"DATA_WIDTH {interface.bits}", f"ADDR_WIDTH {interface.address_bits}",
@@ -69,4 +73,5 @@ def _parameters(interface: Interface) -> str:
 
 
 def _range(bits: int) -> str:
+    """Return the range of a port in Verilog."""
     return f"[{bits - 1}:0] " if bits > 1 else ""

@@ -1,7 +1,6 @@
-"""Writes a board's Vivado project: ``build.tcl`` is all that Vivado has to run.
+"""Write a board's Vivado project: ``build.tcl`` is all that Vivado has to run.
 
-A Zynq gets a block design with its processors (``zynq.py``), other boards the LiteX shell (``boards/shell``).
-"""
+A Zynq gets a block design with its processors (``zynq.py``), other boards the LiteX shell (``boards/shell``)."""
 
 from __future__ import annotations
 
@@ -61,10 +60,9 @@ set_property BITSTREAM.GENERAL.COMPRESS TRUE [current_design]
 
 def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = None,
           tell: Tell = lambda stage: None) -> dict[str, Any]:
-    """The report of the project that it leaves in ``folder``/vivado, which replaces the last one only as a whole.
+    """Write the project in ``folder``/vivado, which replaces the last one only as a whole; return its report.
 
-    Raises WeftError where the machine does not go with the board.
-    """
+    Raise WeftError if the machine does not go with the board."""
     work = begin(folder)
     ready = work / READY
     project = ready / PROJECT
@@ -84,11 +82,12 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
 
 
 def _at(processor: Processor, clock_hz: float | None) -> Processor:
+    """Return the processor with another clock."""
     return processor if clock_hz is None else replace(processor, clock_hz=clock_hz)
 
 
 def _zynq(board: Board, arch: Arch, project: Path) -> float:
-    """Everything of a Zynq's project; the clock in Hz."""
+    """Write the files of a Zynq's project; return the clock in Hz."""
     processor = board.processor
     assert processor is not None
     module, ports = with_ports(arch, board=board.key)
@@ -109,7 +108,7 @@ def _zynq(board: Board, arch: Arch, project: Path) -> float:
 
 
 def _shell(board: Board, work: Path, project: Path, clock_hz: float | None) -> float:
-    """LiteX's project of a board without processors; the clock in Hz. ``shell.json`` is for the driver."""
+    """Write LiteX's project of a board without processors; return the clock in Hz. ``shell.json`` is for the driver."""
     from weft.boards.shell import bitstream
 
     board = bitstream.at(board, clock_hz)

@@ -1,4 +1,4 @@
-"""``README.txt`` of a Vivado project."""
+"""The ``README.txt`` of a Vivado project."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ Plug in USB. Then, in the folder where `weft board build {key}` was run: `weft b
 
 
 def readme(board: Board, clock_hz: float) -> str:
+    """Return the text of README.txt."""
     text = _HEAD.format(name=board.name, key=board.key, mhz=clock_hz / 1e6)
     if board.processor is not None:
         return text + _ZYNQ.format(key=board.key, registers=KINDS[board.processor.kind].registers)

@@ -18,14 +18,16 @@ from weft.support.errors import WeftError, explain
 
 DESIGN, PS, MACHINE = "weft", "ps", "weft"
 LINK = "smartconnect"
-"""Translates between what two ports speak: AXI3, AXI4, AXI4-Lite, widths of data and addresses."""
+"""The block that translates between two ports: AXI3, AXI4, AXI4-Lite, widths of data and addresses."""
 PORTS = 4
-"""HP ports of either family."""
+"""The number of HP ports of either family."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A family of Zynqs. ``{n}`` is the number of an HP port, ``{gp}`` the one it has in the processors' settings."""
+    """A family of Zynqs.
+
+    ``{n}`` is the number of an HP port, ``{gp}`` the one it has in the processors' settings."""
 
     cell: str
     settings: Mapping[str, str]
@@ -40,12 +42,12 @@ class Kind:
     port: str
     port_clock: str
     segment: str
-    """Of the DRAM behind an HP port."""
+    """The DRAM behind an HP port."""
     widths: tuple[int, ...]
     registers: int
-    """Address of the machine's registers for the processors."""
+    """The address of the machine's registers for the processors."""
     automation: str = ""
-    """Joins the processors' own pins."""
+    """The command that connects the processors' own pins."""
 
 
 KINDS = {
@@ -71,7 +73,7 @@ KINDS = {
 
 
 def design(processor: Processor, interfaces: list[Interface]) -> str:
-    """Tcl that draws the block design ``DESIGN``. Raises WeftError for masters that the processors have no port for."""
+    """Return Tcl that draws the block design ``DESIGN``. Raise WeftError for masters without a port."""
     kind = KINDS[processor.kind]
     masters = [each for each in interfaces if each.name != REGISTERS]
     if len(masters) > PORTS or any(each.bits not in kind.widths for each in masters):
@@ -86,10 +88,12 @@ def design(processor: Processor, interfaces: list[Interface]) -> str:
 
 
 def _of(text: str, number: int, width: int = 0) -> str:
+    """Return a setting's text with the numbers of an HP port."""
     return text.format(n=number, gp=number + 2, width=width)
 
 
 def _cells(kind: Kind, processor: Processor, masters: list[Interface]) -> Iterator[str]:
+    """Yield the commands that create the cells."""
     settings = {**kind.settings, kind.mhz: f"{processor.clock_hz / 1e6:g}"}
     for number, master in enumerate(masters):
         settings |= {_of(key, number): _of(value, number, master.bits) for key, value in kind.port_settings.items()}
@@ -105,16 +109,18 @@ def _cells(kind: Kind, processor: Processor, masters: list[Interface]) -> Iterat
 
 
 def _names(masters: list[Interface]) -> list[str]:
-    """Of the links: to the registers, and to each HP port."""
+    """Return the names of the links: to the registers, and to each HP port."""
     return ["to_registers", *(f"to_hp{number}" for number in range(len(masters)))]
 
 
 def _set(cell: str, settings: Mapping[str, str]) -> str:
+    """Return the command that sets a cell's properties."""
     listed = " ".join(f"CONFIG.{key} {{{value}}}" for key, value in settings.items())
     return f"set_property -dict [list {listed}] [get_bd_cells {cell}]"
 
 
 def _clock(kind: Kind, ports: int) -> Iterator[str]:
+    """Yield the commands that connect clock, reset and interrupt."""
     links = ["to_registers", *(f"to_hp{number}" for number in range(ports))]
     clocked = [f"{PS}/{kind.master_clock}", *(f"{PS}/{_of(kind.port_clock, number)}" for number in range(ports)),
                f"{MACHINE}/{CLOCK}", "resets/slowest_sync_clk", *(f"{link}/aclk" for link in links)]
@@ -126,10 +132,12 @@ def _clock(kind: Kind, ports: int) -> Iterator[str]:
 
 
 def _net(source: str, sinks: list[str]) -> str:
+    """Return the command that connects a pin to others."""
     return f"connect_bd_net [get_bd_pins {source}] " + " ".join(f"[get_bd_pins {sink}]" for sink in sinks)
 
 
 def _links(kind: Kind, masters: list[Interface]) -> Iterator[str]:
+    """Yield the commands that connect the links."""
     ways = [(f"{PS}/{kind.master}", f"{MACHINE}/{REGISTERS}"),
             *((f"{MACHINE}/{master.name}", f"{PS}/{_of(kind.port, number)}") for number, master in enumerate(masters))]
     for link, (source, sink) in zip(_names(masters), ways, strict=True):
@@ -138,11 +146,13 @@ def _links(kind: Kind, masters: list[Interface]) -> Iterator[str]:
 
 
 def _addresses(kind: Kind, processor: Processor, masters: list[Interface]) -> Iterator[str]:
+    """Yield the commands that assign addresses."""
     yield _assign(kind.registers, 1 << ADDRESS_WIDTH, f"{PS}/Data", f"{MACHINE}/{REGISTERS}/reg0")
     for number, master in enumerate(masters):
         yield _assign(0, processor.memory_bytes, f"{MACHINE}/{master.name}", f"{PS}/{_of(kind.segment, number)}")
 
 
 def _assign(offset: int, size: int, space: str, segment: str) -> str:
+    """Return the command that assigns an address range."""
     return (f"assign_bd_address -offset {offset:#x} -range {size:#x} -target_address_space "
             f"[get_bd_addr_spaces {space}] [get_bd_addr_segs {segment}] -force")

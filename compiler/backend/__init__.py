@@ -1,1 +1,1 @@
-"""Backend: LIR becomes files."""
+"""The backend: LIR becomes the files of a compiled model."""

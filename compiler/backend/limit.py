@@ -1,4 +1,6 @@
-"""What a network costs the array at least, and what a program really sends through it: one vector a cycle."""
+"""The least cycles that a network costs the array, and the vectors that a program really sends through it.
+
+The array takes one vector a cycle."""
 
 from __future__ import annotations
 
@@ -18,22 +20,21 @@ from weft.tmodel.window import Window
 
 
 def array_vectors(operations: Iterable[lir.Operation]) -> int:
-    """Vectors that the MatMuls among ``operations`` send through the array."""
+    """Return the vectors that the MatMuls among ``operations`` send through the array."""
     return sum(operation.size * operation.rows for operation in operations if isinstance(operation, lir.MatMul))
 
 
 def limit_cycles(graph: Graph, arch: Arch) -> int:
-    """Cycles below which no weight-stationary array like that of ``arch`` computes a network as it is drawn.
+    """Return the cycles below which no weight-stationary array like that of ``arch`` computes a network as drawn.
 
     ``graph`` is the frontend's. Summed over Conv, ConvTranspose, Gemm and MatMul: pairs of an output pixel and a tap
-    inside the image x pairs of an input and an output tile that some group joins. Convolutions that read an input of
-    the network are packed as that is least. Depthwise ones run in passes, on machines that have them.
-    """
+    inside the image x pairs of an input and an output channel tile that some group joins. Convolutions that read an
+    input of the network are packed in the cheapest way. Depthwise ones run in passes, on machines that have them."""
     return sum(layer_limits(graph, arch).values())
 
 
 def layer_limits(graph: Graph, arch: Arch) -> dict[str, int]:
-    """:func:`limit_cycles` of every layer, by the tensor that it makes."""
+    """Return the :func:`limit_cycles` of every layer, by the tensor that it makes."""
     given = {port.tensor for port in graph.inputs}
     limits: dict[str, int] = {}
     for node in graph.nodes:
@@ -47,6 +48,7 @@ def layer_limits(graph: Graph, arch: Arch) -> dict[str, int]:
 
 
 def _convolution(graph: Graph, node: Node, arch: Arch, packed: bool) -> int:
+    """Return the least cycles of a convolution; ``packed``: its input may be packed on the host."""
     lanes = arch.array_size
     weights = graph.constants[node.input(1)].shape
     kernel = (1, weights[2]) if len(weights) == 3 else (weights[2], weights[3])
@@ -71,6 +73,7 @@ def _convolution(graph: Graph, node: Node, arch: Arch, packed: bool) -> int:
 
 
 def _matrix(graph: Graph, node: Node, lanes: int) -> int:
+    """Return the least cycles of a Gemm or MatMul."""
     right = node.input(1)
     factor = graph.constants[right].shape if graph.is_constant(right) else graph.shapes[right]
     inner = factor[-1] if node.attributes.get("transB", 0) else factor[-2 if len(factor) > 1 else 0]
@@ -80,7 +83,7 @@ def _matrix(graph: Graph, node: Node, lanes: int) -> int:
 
 
 def _tile_pairs(channels: int, made: int, group: int, lanes: int) -> int:
-    """Pairs of an input tile and an output tile between which there are weights."""
+    """Return the pairs of an input and an output channel tile between which there are weights."""
     inputs, outputs = channels // group, made // group
     pairs = {(source, result) for index in range(group)
              for source in range(index * inputs // lanes, ((index + 1) * inputs - 1) // lanes + 1)

@@ -1,7 +1,6 @@
-"""Finds what a Repeat can stand for (``hw/contract/repeats.py``), so that a program becomes a few percent of its size.
+"""Find repetitions that a Repeat can stand for (``hw/contract/repeats.py``): a program shrinks to a few percent.
 
-A Repeat takes as much as an instruction, so the longest repetition from each place on is always the best one.
-"""
+A Repeat takes as much space as an instruction, so the longest repetition from each place on is always the best one."""
 
 from __future__ import annotations
 
@@ -13,12 +12,14 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.repeats import KINDS, kind_of
 
 _BUCKETS = 1 << 16
-"""Of pairs of steps, by a hash of both."""
+"""The number of buckets for pairs of steps, by a hash of both."""
 
 
 def shortened(table: np.ndarray, isa: Isa) -> np.ndarray:
-    """Return uint64 [5, words]: the instructions [5, instructions] of a program (opcode, flags, operands 0, 1, 2), as
-    Repeats where that takes fewer words. The machine must have them. Some million instructions a second."""
+    """Return the words of a program, uint64 [5, words], with Repeats where these take fewer words.
+
+    ``table`` has the instructions [5, instructions]: opcode, flags, operands 0, 1, 2. The machine must have Repeats. It
+    processes some million instructions a second."""
     distance_width, count_width = isa.operand_widths[:2]
     reach, most = min(isa.arch.repeat_depth, 1 << distance_width), 1 << min(count_width, 32)
     places, distances, counts = _longest_repetitions(*_steps(table, isa), reach, most)
@@ -28,8 +29,10 @@ def shortened(table: np.ndarray, isa: Isa) -> np.ndarray:
 
 
 def _steps(table: np.ndarray, isa: Isa) -> tuple[np.ndarray, np.ndarray]:
-    """uint64 [instructions] twice: equal in both where two instructions are the same step from the latest of their
-    kind. The step of the first of a kind depends on the program before, and equals no other."""
+    """Return two arrays, uint64 [instructions], that identify each instruction's step.
+
+    Both are equal for two instructions that differ in the same way from the latest one of their kind. The step of the
+    first of a kind depends on the program before, and equals no other."""
     opcode, flags, *operands = table.copy()
     kinds = np.array([[kind_of(code, flag) for flag in range(16)] for code in range(16)])[opcode, flags]
     first: np.ndarray = np.zeros(len(opcode), bool)
@@ -46,9 +49,10 @@ def _steps(table: np.ndarray, isa: Isa) -> tuple[np.ndarray, np.ndarray]:
 
 @numba.njit(cache=True)
 def _longest_repetitions(one, other, reach, most):  # type: ignore
-    """int64 [words] of place, distance and count: word by word where it begins in the program, the ``distance`` back
-    (at most ``reach``, 0 for an instruction as it is) of what it repeats, and of how many instructions (at most
-    ``most``)."""
+    """Return int64 [words] of place, distance and count: how the program is written with Repeats.
+
+    Each word begins at a place in the program. It repeats ``count`` instructions (at most ``most``) from ``distance``
+    back (at most ``reach``), or is the instruction itself for a distance of 0."""
     size = len(one)
     places, distances, counts = np.zeros(size, np.int64), np.zeros(size, np.int64), np.ones(size, np.int64)
     newest, before = np.full(_BUCKETS, -1), np.full(size, -1)
@@ -73,6 +77,7 @@ def _longest_repetitions(one, other, reach, most):  # type: ignore
 
 @numba.njit(cache=True)
 def _bucket(one, other, place):  # type: ignore
+    """Return the hash bucket of the pair of steps at ``place``."""
     mixed = one[place] + (other[place] << np.uint64(7))
     mixed += (one[place + 1] + (other[place + 1] << np.uint64(7))) * np.uint64(0x9E37_79B9_7F4A_7C15)
     return np.int64(mixed * np.uint64(0xD6E8_FEB8_6659_FD93) >> np.uint64(48))
@@ -80,7 +85,7 @@ def _bucket(one, other, place):  # type: ignore
 
 @numba.njit(cache=True)
 def _equal_steps(one, other, found, place, most):  # type: ignore
-    """How many steps from ``found`` on are those from ``place`` on."""
+    """Return how many steps from ``found`` on equal those from ``place`` on."""
     length = 0
     while (place + length < len(one) and length < most and one[found + length] == one[place + length]
            and other[found + length] == other[place + length]):

@@ -1,4 +1,4 @@
-"""What a compilation tells: files, warnings, and a table of layers."""
+"""The report of a compilation: files, warnings, and a table of layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from weft.tmodel.manifest import BY_RANGES, ON_PURPOSE
 
 @dataclass(frozen=True)
 class CompileReport:
-    """``layers`` as in the ``.tmodel``, of all programs; ``modelled_vectors`` through the array, DRAM0 and DRAM1, by
+    """The result of a compilation.
+
+    ``layers``: as in the ``.tmodel``, of all programs. ``modelled_vectors``: through the array, DRAM0 and DRAM1, by
     name. ``program_path`` and ``data_path`` are the first program's, ``files`` those of all."""
 
     name: str
@@ -38,17 +40,19 @@ class CompileReport:
 
     @property
     def host(self) -> HostPart | None:
-        """The host's last part, None where it computes nothing."""
+        """The last subgraph of the host, None if it computes nothing."""
         return self.partition.hosts[-1] if self.partition.hosts else None
 
 
 def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibration, layout: MemoryPlan,
                 instructions: Sequence[int], passed: Sequence[int], done: Sequence[int],
                 narrowed: bool, arch: Arch) -> tuple[dict[str, Any], ...]:
-    """One row a layer. ``passed``: vectors that its MatMuls send through the array. ``macs`` are those of the network
-    as drawn, ``done_macs`` (from ``done``) those of them that the array does. ``narrowed``: whether ``--ranges`` left
-    less than what calibration saw. ``saturated`` counts calibration
-    values beyond the range of the output's numbers. ``after``: as of :func:`layers_before`."""
+    """Return one row of the report for each layer.
+
+    ``passed``: vectors that its MatMuls send through the array. ``macs`` are those of the network as drawn,
+    ``done_macs`` (from ``done``) those of them that the array does. ``narrowed``: whether ``--ranges`` left less than
+    calibration saw. ``saturated`` counts calibration values beyond the range of the output's numbers. ``after``: see
+    :func:`layers_before`."""
     rows, sources = [], layers_before(layers)
     for number, layer in enumerate(layers):
         shape, plan = layout.shapes[number], layout.plans[number]
@@ -78,8 +82,10 @@ def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibrat
 
 
 def layers_before(layers: Sequence[Layer]) -> list[list[int]]:
-    """Of each layer the numbers of those that made what it reads; none for inputs of the program. A tensor that is part
-    of another, or has parts, is read with them."""
+    """Return, for each layer, the numbers of the layers that made what it reads.
+
+    The list is empty if it only reads inputs of the program. A tensor that is part of another, or has parts, is read
+    with them."""
     makers: dict[str, list[tuple[str, int]]] = {}
     found = []
     for number, layer in enumerate(layers):
@@ -91,4 +97,5 @@ def layers_before(layers: Sequence[Layer]) -> list[list[int]]:
 
 
 def total_vectors(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return the modelled vectors of all rows together."""
     return {key: sum(row["modelled_vectors"][key] for row in rows) for key in ("array", "dram0", "dram1")}

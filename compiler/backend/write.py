@@ -1,4 +1,4 @@
-"""The files of a compiled model, and what there is to say about it."""
+"""Write the files of a compiled model, with a report and warnings."""
 
 from __future__ import annotations
 
@@ -38,25 +38,27 @@ from weft.tmodel.scales import TensorNumbers, TensorPoint, TensorScale
 from weft.tmodel.tensors import Signature, Tensor
 
 LEAST_TABLE_DECIBELS = 40
-"""Of a lookup table's largest error against the largest value that it makes."""
+"""The least ratio (dB) of a lookup table's largest value to its largest error without a warning."""
 
 FEWEST_LAYER_STEPS = 16
-"""Of the data type's, that a layer's values should be worth: their root mean square."""
+"""The least root mean square of a layer's values, in steps of the data type, without a warning."""
 
 FEWEST_BYTE_STEPS = 2
-"""The same of bytes that calibration gave their scale."""
+"""The least root mean square of a layer's values, in steps of a byte whose scale calibration chose."""
 
 FEWEST_STEPS = 16
-"""Of the data type's, that an output's largest value should be worth."""
+"""The least magnitude of an output's largest value, in steps of the data type, without a warning."""
 
 
 LEAST_SHARE = 0.5
-"""Of the network's multiply-accumulates on the machine, without a warning."""
+"""The least share of multiply-accumulates on the machine without a warning."""
 
 
 def write(front: Products, made: Sequence[Products], folder: Path, name: str) -> CompileReport:
-    """``folder``/``name``.tmodel and what it names, from the products of the whole network (``front``) and those of all
-    steps for each of the machine's parts: ``name``.tprog and .tdata, with several parts a number before the point."""
+    """Write ``folder``/``name``.tmodel and the files it names; return the report.
+
+    ``front`` has the products of the whole network, ``made`` those of each subgraph of the machine. Files are
+    ``name``.tprog and .tdata; with several subgraphs a number stands before the point."""
     graph, partition, arch = front[Graph], front[Partition], front[Arch]
     names = [name if len(made) == 1 else f"{name}.{products[Part].number}" for products in made]
     models = [_program(products, folder, part) for products, part in zip(made, names, strict=True)]
@@ -76,13 +78,13 @@ def write(front: Products, made: Sequence[Products], folder: Path, name: str) ->
 
 
 def check_place(folder: Path, name: str) -> None:
-    """Raises ModelError where :func:`write` would replace a file of ``folder`` that no earlier compilation wrote."""
+    """Raise ModelError if :func:`write` would replace a file in ``folder`` that no earlier compilation wrote."""
     files = re.compile(rf"{re.escape(name)}(\.\d+)?\.(tdata|tprog)")
     check_set(folder, f"{name}.tmodel", [path.name for path in sorted(folder.glob("*")) if files.fullmatch(path.name)])
 
 
 def _program(products: Products, folder: Path, name: str) -> TModel:
-    """One of the machine's parts."""
+    """Return the model of one subgraph of the machine."""
     arch, graph, consts, layout = (products[Arch], products[Graph], products[Consts], products[MemoryPlan])
     code = products[MachineCode]
     rows = _layer_rows(products)
@@ -97,12 +99,13 @@ def _program(products: Products, folder: Path, name: str) -> TModel:
 
 
 def _signature(graph: Graph) -> Signature:
+    """Return the inputs and outputs that the user sees."""
     return Signature(*(tuple(Tensor(port.name, port.type, tuple(port.shape), port.quantized) for port in ports)
                        for ports in (graph.inputs, graph.outputs)))
 
 
 def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
-    """Per layer its row of the report."""
+    """Return the report's row of each layer."""
     schedule, code, layers = products[Schedule], products[MachineCode], products[Layers]
     counts = np.bincount(code.layers, minlength=len(layers)).tolist()
     vectors = [array_vectors([operation]) for operation in schedule.operations]
@@ -113,11 +116,13 @@ def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
 
 
 def _const_files(consts: Consts, layout: MemoryPlan, name: str) -> tuple[ConstFile, ...]:
+    """Return the entries of the file of constants, for DRAM1 and for a copy in DRAM0."""
     size, copy = len(consts.vectors), layout.copy
     return ConstFile(name, 0, size), *([ConstFile(name, copy.base, size, "dram0")] if copy is not None else [])
 
 
 def _ports(ports: tuple[GraphPort, ...], products: Products) -> tuple[Port, ...]:
+    """Return a program's inputs or outputs with their places in DRAM0."""
     arch, layout, found = products[Arch], products[MemoryPlan], []
     for port in ports:
         place, (_, channels, height, width) = layout.dram0[port.tensor], products[Graph].shapes[port.tensor]
@@ -127,6 +132,7 @@ def _ports(ports: tuple[GraphPort, ...], products: Products) -> tuple[Port, ...]
 
 
 def _share_warnings(partition: Partition) -> list[str]:
+    """Return a warning if most multiply-accumulates run on the host, else an empty list."""
     share = partition.machine_share
     if share >= LEAST_SHARE:
         return []
@@ -136,6 +142,7 @@ def _share_warnings(partition: Partition) -> list[str]:
 
 
 def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str, ...]:
+    """Return the warnings about calibration, saturation and poor quantization parameters of a program."""
     arch, graph, numbers = products[Arch], products[Graph], products[Numbers]
     calibration, warnings = products[Calibration], []
     if calibration.random and numbers.measured and not products[Request].plain:
@@ -170,7 +177,7 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
 
 
 def _poor_bytes(row: dict[str, Any], held: TensorNumbers) -> list[str]:
-    """A warning of a layer of a network of real numbers that a few large values leave few steps of a byte."""
+    """Return a warning for a layer whose few large values leave most values only few steps of a byte."""
     steps = row["root_mean_square"] / held.step
     if not isinstance(held, TensorScale) or not 0 < steps < FEWEST_BYTE_STEPS:
         return []
@@ -181,8 +188,9 @@ def _poor_bytes(row: dict[str, Any], held: TensorNumbers) -> list[str]:
 
 def _coarse_argument(name: str, largest: float, lookup: Lookup, calibration: Calibration, step: float,
                      opset: int) -> list[str]:
-    """A warning of a table near a pole, as 1 / sqrt of a variance near 0: there a step of the argument is too much.
-    ``largest``: magnitude that the function makes."""
+    """Return a warning for a function near a pole, as 1 / sqrt of a variance near 0, whose argument is too coarse.
+
+    ``largest``: magnitude that the function makes; ``step``: of its argument."""
     if not any(map(may_be_infinite, steps_of(lookup.function, dict(lookup.attributes)))):
         return []
     low = calibration.ranges[lookup.source].low
@@ -196,7 +204,7 @@ def _coarse_argument(name: str, largest: float, lookup: Lookup, calibration: Cal
 
 
 def _poor_numbers(row: dict[str, Any], held: TensorNumbers) -> list[str]:
-    """Warnings of a layer whose lookup table or binary point loses much of its values."""
+    """Return warnings for a layer whose lookup table or binary point loses much of its values."""
     largest, error, found = max(map(abs, row["range"])), row["table_error"], []
     if error and largest and error > largest * 10 ** (-LEAST_TABLE_DECIBELS / 20):
         found.append(f"layer {row['name']}: its lookup table is off by up to {error:.3g}, of values up to "

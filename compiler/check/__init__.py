@@ -1,1 +1,1 @@
-"""`weft compile --check` and `--report`: every product of the compiler run, and compared."""
+"""`weft compile --check` and `--report`: every product of the compiler is run and compared."""

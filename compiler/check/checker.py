@@ -1,11 +1,10 @@
 """``weft compile --check``: the same input runs after every step, and the first step that changes the result is named.
 
-What runs is the newest product that can (``runners.py``): the graph on onnxruntime, the layers in real numbers, the
-layers in the machine's integers (with constants as they are, as they are stored, and with tensors where they are
-placed), the LIR, and the program on the golden machine. Each result is compared with the one before it. Rounding to
-integers is allowed one loss, where points or scales are chosen; before that results must be as near as single precision
-is, after it they must be equal.
-"""
+The newest product that can run is run (``runners.py``): the graph on onnxruntime, the layers in real numbers, the
+layers in the machine's integers (with constants as chosen, as stored, and with tensors where they are placed), the LIR,
+and the program on the golden machine. Each result is compared with the one before it. Rounding to integers is allowed
+one loss, where points or scales are chosen. Before that results must be as near as single precision is, after it they
+must be equal."""
 
 from __future__ import annotations
 
@@ -40,37 +39,44 @@ from weft.support.signals import signal_to_noise
 from weft.tmodel.onnx_engine import run_model
 
 FLOAT_DECIBELS = 80.0
-"""Signal to noise that two ways of computing in single precision reach by far."""
+"""The signal to noise that two computations in single precision always reach."""
 
 HALF_DECIBELS = 40.0
-"""The same of a file that computes in half precision, of which the compiler makes single precision."""
+"""The signal to noise for a file in half precision, which the compiler computes in single precision."""
 
 DECIBELS_A_BIT = 2.0
-"""Of the data type: what rounding everything to it leaves at least (32 dB at 16 bits)."""
+"""The least signal to noise for each bit of the data type after rounding (32 dB at 16 bits)."""
 
 BYTE_DECIBELS = 10.0
-"""What scales of calibration leave of a network of real numbers at least: MobileNetV2, the worst that is known, keeps
-15 dB."""
+"""The least signal to noise of a network of real numbers with scales from calibration.
+
+MobileNetV2, the worst that is known, keeps 15 dB."""
 
 TABLE_DECIBELS = 20.0
-"""What is left at least where a lookup table takes the place of a function: 64 entries of straight pieces, the fewest
-that random networks get, reach that."""
+"""The least signal to noise after lookup tables replace functions.
+
+64 entries of straight pieces, the fewest that random networks get, reach that."""
 
 ROUNDED_DECIBELS = 20.0
-"""The same of a quantised file while graphs round as it does: sums in another order round some bytes the other way."""
+"""The least signal to noise of a quantised file while graphs round as it does.
+
+Sums in another order round some bytes to the other side."""
 
 LIMITED = "limits_of_quantizers"
-"""The step behind which graphs of machines of fixed point do not round any more as a quantised file says."""
+"""The step after which graphs for machines of fixed point no longer round as a quantised file says."""
 
 SETTLED = "propagate_quantizers"
-"""The step behind which graphs of INT8 machines do not round any more as a quantised file says. What the machine's
-integers give is compared with what came before it."""
+"""The step after which graphs for INT8 machines no longer round as a quantised file says.
+
+The machine's integers are compared with the result before it."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``decibels`` between the step's result and the one before it, None where they are equal; ``least`` is what is
-    allowed, None for bit for bit; ``problem`` in words where the step is at fault."""
+    """The verdict on a step.
+
+    ``decibels`` between the step's result and the one before it, None if they are equal; ``least`` is what is allowed,
+    None for equality; ``problem`` in words if the step is at fault."""
 
     step: str
     runs: str
@@ -80,13 +86,13 @@ class Verdict:
 
     @property
     def allowed(self) -> str:
-        """In words."""
+        """What is allowed, in words."""
         if self.least is None:
             return "equal"
         return "anything" if self.least == -math.inf else f"{self.least:g} dB"
 
     def to_json(self) -> dict[str, Any]:
-        """``signal_to_noise`` is null where results are equal, or have nothing in common."""
+        """Return the verdict as an object; ``signal_to_noise`` is null if results are equal or unrelated."""
         finite = self.decibels is not None and math.isfinite(self.decibels)
         return {"step": self.step, "runs": self.runs, "equal": self.decibels is None,
                 "signal_to_noise": self.decibels if finite else None, "allowed": self.allowed,
@@ -94,7 +100,8 @@ class Verdict:
 
 
 class Checker:
-    """Give :meth:`after` to ``compile_model`` as ``watch``; then ask ``verdicts`` and :meth:`insist`."""
+    """The check of all steps: give :meth:`after` to ``compile_model`` as ``watch``, then use ``verdicts`` and
+    :meth:`insist`."""
 
     def __init__(self) -> None:
         self.verdicts: list[Verdict] = []
@@ -107,7 +114,7 @@ class Checker:
         self._part: Part | None = None
 
     def after(self, step: Step, products: Products) -> None:
-        """Run what the step left, and compare."""
+        """Run the step's product, and compare its result with the one before."""
         name = self._begin(step, products)
         kind = newest(products)
         runner, least = RUNNERS[kind], self._least(kind, products)
@@ -134,8 +141,9 @@ class Checker:
             self._rounding = self.verdicts[-1]
 
     def _begin(self, step: Step, products: Products) -> str:
-        """The step's name in verdicts. What comes first of the network, or of one of its parts, begins anew: with the
-        model file itself, or with the part's graph."""
+        """Return the step's name in verdicts; begin anew for the first product of the network or of a subgraph.
+
+        The comparison then begins with the model file itself, or with the subgraph's graph."""
         part = products.get(Part)
         if not self.verdicts:
             self.sample = first_sample(products)
@@ -150,7 +158,7 @@ class Checker:
         return step.name if part is None or part.count == 1 else f"{step.name} of part {part.number}"
 
     def _least(self, kind: type, products: Products) -> float | None:
-        """What is allowed between the last result and that of a product of this kind."""
+        """Return the least signal to noise allowed between the last result and a product of this kind."""
         if not RUNNERS[kind].exact:
             if kind is Graph and any(node.op == FAKE_QUANTIZE for node in products[Graph].nodes):
                 return ROUNDED_DECIBELS
@@ -170,21 +178,21 @@ class Checker:
         return None
 
     def insist(self) -> None:
-        """Raises Mismatch, naming the first step that changes the result, unless there is none."""
+        """Raise Mismatch, naming the first step that changes the result, unless there is none."""
         for verdict in self.verdicts:
             if verdict.problem:
                 raise Mismatch(f"step {verdict.step!r} changes the result: {verdict.problem}")
 
 
 def first_sample(products: Products) -> Sample:
-    """One value for each input: the first of calibration, else of those that take its place."""
+    """Return one value for each input: the first calibration sample, or a random one."""
     graph, given = products[Graph], products[Request].calibration
     samples = random_inputs(graph) if given is None else check_inputs(graph, given)
     return {port.name: samples[port.name][0].reshape(port.shape) for port in graph.inputs}
 
 
 def compare(before: Results, found: Results, least: float | None) -> tuple[float | None, str]:
-    """Decibels of the worst output that both have, and what is wrong with it, if anything."""
+    """Return the decibels of the worst output that both have, and what is wrong with it, if anything."""
     worst: tuple[float, str] | None = None
     for name in before.keys() & found.keys():
         if before[name].shape != found[name].shape:
@@ -205,21 +213,23 @@ def compare(before: Results, found: Results, least: float | None) -> tuple[float
 
 
 def _decibels(reference: np.ndarray, found: np.ndarray) -> float:
-    """Of results that differ; infinite where the difference is too small to be squared."""
+    """Return the signal to noise of results that differ; infinite if the difference is too small to be squared."""
     distance = signal_to_noise(float((reference ** 2).sum()), float(((reference - found) ** 2).sum()))
     return math.inf if distance is None else distance
 
 
 def _is_half(request: Request) -> bool:
+    """Tell whether the model file computes in half precision."""
     return request.model.suffix != FROZEN and is_half(_loaded(request))
 
 
 def _loaded(request: Request) -> onnx.ModelProto:
+    """Return the model of the request, as ONNX."""
     return load_model(request.model, request.outputs, request.shapes, request.fixed)
 
 
 def _need_numbers(graph: Graph, found: Results) -> None:
-    """Raise CompileError where the model file's own results say nothing about what the compiler made of it."""
+    """Raise CompileError if the model file's own results do not allow a comparison."""
     for port in graph.outputs:
         if found[port.name].shape != port.shape:
             raise refuse(f"output {port.name!r}, with --check", f"shape {list(found[port.name].shape)} in onnxruntime",
@@ -232,7 +242,7 @@ def _need_numbers(graph: Graph, found: Results) -> None:
 
 # -- the original ------------------------------------------------------------------------------------------------------
 def original(request: Request, sample: Sample) -> Results:
-    """The model file itself, by the tool that it is made for."""
+    """Return the results of the model file itself, by the tool that it is made for."""
     if request.model.suffix == FROZEN:
         found = run_frozen(request.model, request.outputs, sample)
         return {name: np.asarray(value, np.float64) for name, value in found.items()}

@@ -1,8 +1,7 @@
-"""What layers compute, by numpy alone: in real numbers, and bit for bit in the machine's fixed point.
+"""Compute layers by numpy alone: in real numbers, and bit for bit in the machine's fixed point.
 
-A second opinion on the compiler: it follows the layers' own meaning, one whole tensor after the other, and knows no
-tiles, no order of partial sums and no instructions.
-"""
+It is a second implementation that follows the layers' own meaning, one whole tensor after the other. It knows no tiles,
+no order of partial sums and no instructions."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from weft.compiler.layers.hir import (
     Translate,
     Var,
 )
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.memory.places import Allocation
 from weft.compiler.quantize.numbers import LayerIntegers
@@ -46,24 +45,25 @@ from weft.tmodel.window import Window
 
 # -- tensors -----------------------------------------------------------------------------------------------------------
 class Tensors:
-    """Vars in memory, [tiles, pixels, lanes] each; with a ``layout`` at the places which that gives them, so that what
-    overlaps there overlaps here."""
+    """Vars in memory, [tiles, pixels, lanes] each.
+
+    With a ``layout`` they lie at its addresses, so that what overlaps there overlaps here."""
 
     def __init__(self, graph: Graph, arch: Arch, dtype: type, layout: MemoryPlan | None = None) -> None:
         self.graph, self.lanes, self.dtype, self.layout = graph, arch.array_size, dtype, layout
         self.roots: dict[str, list[np.ndarray]] = {}
-        self.memories: dict[Space, np.ndarray] = {}
+        self.memories: dict[str, np.ndarray] = {}
         if layout is not None:
-            self.memories = {space: self._memory(places) for space, places in (
-                (Space.DRAM0, layout.dram0), (Space.DRAM1, layout.dram1), (Space.LOCAL, layout.local))}
+            self.memories = {memory: self._memory(places) for memory, places in (
+                (DRAM0, layout.dram0), (DRAM1, layout.dram1), (LOCAL, layout.local))}
 
     def _memory(self, places: Mapping[str, Allocation]) -> np.ndarray:
-        """As deep as these reach."""
+        """Return an empty memory, deep enough for these allocations."""
         return np.zeros((max((place.base + place.size for place in places.values()), default=0), self.lanes),
                         self.dtype)
 
     def _root(self, name: str) -> list[np.ndarray]:
-        """[pixels, lanes] of each channel tile, where it lies."""
+        """Return [pixels, lanes] of each channel tile of a Var, as views of its place."""
         if name not in self.roots:
             _, channels, height, width = self.graph.shapes[name]
             tiles, pixels = -(-channels // self.lanes), height * width
@@ -72,25 +72,26 @@ class Tensors:
         return self.roots[name]
 
     def _placed(self, layout: MemoryPlan, name: str, tile: int, pixels: int) -> np.ndarray:
-        space, base = (Address(Space.LOCAL, layout.residents[name] + tile * pixels) if name in layout.local else
+        """Return [pixels, lanes] of a channel tile where the layout puts it."""
+        memory, base = (Address(LOCAL, layout.residents[name] + tile * pixels) if name in layout.local else
                        layout.homes[name].address(tile, pixels))
-        return self.memories[space][base:base + pixels]
+        return self.memories[memory][base:base + pixels]
 
     def _walk(self, var: Var) -> tuple[slice, np.ndarray]:
-        """Channel tiles, and the pixel of each (y, x), of a Var in its root."""
+        """Return the channel tiles of a Var in its root, and the root's pixel for each (y, x)."""
         part = var.part
         tile, offset, pitch, step = (part.tile, part.offset, part.pitch, part.step) if part else (0, 0, var.width, 1)
         pixels = offset + pitch * np.arange(var.height)[:, None] + step * np.arange(var.width)
         return slice(tile, tile + var.tiles(self.lanes)), pixels
 
     def read(self, var: Var) -> np.ndarray:
-        """[channels, height, width]."""
+        """Return a Var as [channels, height, width]."""
         tiles, pixels = self._walk(var)
         found = np.stack(self._root(var.root)[tiles])[:, pixels].transpose(0, 3, 1, 2)
         return found.reshape(-1, *var.size)[:var.channels]
 
     def write(self, var: Var, values: np.ndarray) -> None:
-        """values [channels, height, width] or one for all; lanes beyond the last channel become zero."""
+        """Write values [channels, height, width] or one for all; lanes beyond the last channel become zero."""
         tiles, pixels = self._walk(var)
         full: np.ndarray = np.zeros((var.tiles(self.lanes) * self.lanes, *var.size), self.dtype)
         full[:var.channels] = values
@@ -100,7 +101,7 @@ class Tensors:
 
 # -- layers ------------------------------------------------------------------------------------------------------------
 class Real:
-    """Layers in double precision."""
+    """The evaluation of layers in double precision."""
 
     dtype: type = np.float64
 
@@ -108,14 +109,14 @@ class Real:
         self.constants, self.opset = constants, opset
 
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
-        """All layers, in order, on ``tensors``."""
+        """Run all layers, in order, on ``tensors``."""
         for number, layer in enumerate(layers):
             value = np.zeros(0)
             for operation in layer.operations:
                 value = self.step(number, operation, value, tensors)
 
     def step(self, number: int, operation: LayerOperation, value: np.ndarray, tensors: Tensors) -> np.ndarray:
-        """What the Temp holds after an operation of layer ``number``."""
+        """Return the Temp after an operation of layer ``number``; ``value`` is the Temp before."""
         match operation:
             case Convolution():
                 weights, bias = (self.constants[name].astype(np.float64)
@@ -157,7 +158,7 @@ class Real:
 
 
 class Fixed:
-    """Layers in fixed point; a Temp holds accumulators [channels, height, width]."""
+    """The evaluation of layers in fixed point; a Temp holds accumulators [channels, height, width]."""
 
     dtype: type = np.int64
 
@@ -165,8 +166,9 @@ class Fixed:
         self.arch, self.points, self.integers = arch, points, integers
 
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
-        """All layers, in order, on ``tensors``. Bit for bit what the machine computes, unless the order of its
-        sums matters: here they are rounded once."""
+        """Run all layers, in order, on ``tensors``, bit for bit as the machine does.
+
+        If the order of sums matters it differs, because sums are rounded once here."""
         for layer, numbers, own in zip(layers, self.points.layers, self.integers, strict=True):
             value, shifts = np.zeros(0, np.int64), list(numbers.add_shifts)
             for var in layer.outputs:  # the machine writes before it has read everything
@@ -189,6 +191,7 @@ class Fixed:
 
     def _core(self, core: Convolution | Product | Load, tensors: Tensors, numbers: LayerFixedPointParams,
               own: LayerIntegers) -> np.ndarray:
+        """Return the accumulators after a layer's core."""
         if isinstance(core, Load):
             return self._rescale(enlarged(tensors.read(core.input), core), numbers.core_shift)
         weights = as_weights(core, tensors) if isinstance(core, Product) else own.weights
@@ -199,6 +202,7 @@ class Fixed:
 
     def _simd(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerFixedPointParams,
               own: LayerIntegers) -> np.ndarray:
+        """Return the accumulators after an operation of the SIMD unit."""
         number = self.arch.number
         match operation:
             case Multiply():
@@ -220,28 +224,33 @@ class Fixed:
         raise TypeError(f"no meaning for {operation}")
 
     def _clip(self, value: np.ndarray) -> np.ndarray:
+        """Return values saturated to the accumulators' width."""
         return np.asarray(self.arch.scheme.store(value))
 
     def _rescale(self, scalars: np.ndarray, shift: int) -> np.ndarray:
+        """Return scalars as accumulator values, shifted left."""
         return np.asarray(self.arch.scheme.rescale_input(scalars, shift))
 
     def _requantize(self, value: np.ndarray, shift: int) -> np.ndarray:
+        """Return accumulator values as scalars, shifted right."""
         return np.asarray(self.arch.scheme.requantize(value, shift)).astype(np.int64)
 
 
 def enlarged(image: np.ndarray, load: Load) -> np.ndarray:
-    """[channels, height, width], each pixel as often as a load repeats it."""
+    """Return [channels, height, width] with each pixel repeated as a load does."""
     return image.repeat(load.factors[0], axis=1).repeat(load.factors[1], axis=2)
 
 
 def as_weights(core: Product, tensors: Tensors) -> np.ndarray:
-    """The second factor as [out, in, 1, 1]."""
+    """Return the second factor of a product as weights [out, in, 1, 1]."""
     return tensors.read(core.weights)[..., None]
 
 
 def convolve(image: np.ndarray, weights: np.ndarray, core: Convolution | Product, group: int | None = None,
              width: int | None = None) -> np.ndarray:
-    """[channels, height, width] with weights [out, in / group, height, width]; exact for integers of ``width`` bits."""
+    """Return [channels, height, width] convolved with weights [out, in / group, height, width].
+
+    It is exact for integers of ``width`` bits."""
     group = core.group if group is None else group
     outputs, per_group = weights.shape[:2]
     bits = 0 if width is None else 2 * width - 1 + weights[0].size.bit_length()
@@ -259,12 +268,12 @@ def convolve(image: np.ndarray, weights: np.ndarray, core: Convolution | Product
 
 
 def _walk(window: Window, axis: int, tap: int, outputs: tuple[int, int]) -> np.ndarray:
-    """The input positions that a tap reads for a range of outputs."""
+    """Return the input positions that a tap reads for a range of outputs."""
     return np.arange(*outputs) * window.strides[axis] - window.pads[axis] + tap * window.dilations[axis]
 
 
 def pool(value: np.ndarray, window: Window, size: tuple[int, int]) -> np.ndarray:
-    """The maximum of every window; padding is left out."""
+    """Return the maximum of every window; padding is left out."""
     least = -np.inf if value.dtype.kind == "f" else np.iinfo(np.int64).min
     result = np.full((len(value), *size), least, value.dtype)
     for y, x in window.taps():

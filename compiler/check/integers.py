@@ -1,4 +1,4 @@
-"""The layers' constants as whole numbers: as they are chosen, and as DRAM1 holds them."""
+"""The layers' constants as integers: as they are chosen, and as DRAM1 holds them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,41 @@ from weft.hw.contract.arch import MOST_TAPS, Arch
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
 MULTIPLIER_BYTES = 3
-"""Of the bytes that LoadScale reads in a lane, the first; the others are the bias."""
+"""The first bytes that LoadScale reads in a lane are the multiplier; the others are the bias."""
 
 
 def quantised(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], numbers: Numbers,
               arch: Arch) -> list[LayerIntegers]:
-    """Those of all layers."""
+    """Return the integer constants of all layers, as chosen."""
     return [numbers.integers(number, layer, constants, arch) for number, layer in enumerate(layers)]
 
 
 def stored(layers: Sequence[Layer], consts: Consts, arch: Arch) -> list[LayerIntegers]:
-    """The same, read back from the vectors of DRAM1."""
+    """Return the integer constants of all layers, read back from the vectors of DRAM1."""
     found = []
     for layer, own in zip(layers, consts.layers, strict=True):
         weights, bias = _dense(layer, consts.vectors, own, arch.array_size)
         scaled = bool(own.scales) and layer.factors is None
         multipliers, biases = _scales(consts.vectors, own, layer.output.channels) if scaled else (None, bias)
         operands = consts.vectors[own.operand:own.operand + own.operands, 0]
-        depth = arch.lut_depth if layer.translation is None else TABLE_ENTRIES
-        tables = consts.vectors[own.operand:own.operand + own.tables * depth, 0].reshape(-1, depth)
-        found.append(LayerIntegers(weights, biases, 1, tuple(operands.tolist()), tuple(map(tuple, tables.tolist())),
+        found.append(LayerIntegers(weights, biases, 1, tuple(operands.tolist()), _tables(layer, consts, own, arch),
                                    multipliers))
     return found
 
 
+def _tables(layer: Layer, consts: Consts, own: LayerConsts, arch: Arch) -> tuple[tuple[int, ...], ...]:
+    """Lookup tables, all keys too, of which two are stored; or the one that results leave by."""
+    pieces = ([own.table_piece(number, arch.lut_depth) for number in range(own.tables)] if layer.lookup is not None
+              else [(0, TABLE_ENTRIES)] * own.tables)
+    read = [consts.vectors[own.operand + offset:own.operand + offset + size, 0] for offset, size in pieces]
+    if layer.lookup is not None:
+        first, second = read[0].tolist()
+        read[0] = arch.number.saturate(first + (second - first) * np.arange(arch.lut_depth))
+    return tuple(tuple(values.tolist()) for values in read)
+
+
 def _scales(vectors: np.ndarray, own: LayerConsts, channels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Multipliers and biases of every way out and output channel."""
+    """Return multipliers and biases [requantizations, channels] of a layer."""
     places = own.scale_base + np.array(own.scales)[:, None] + np.arange(own.scale_size)
     tiles = vectors[places].astype(np.int8).reshape(len(own.scales), -1, SCALE_VECTORS, vectors.shape[1])
     ways = tiles.transpose(1, 0, 3, 2).reshape(tiles.shape[1], -1, SCALE_VECTORS)[:, :channels]
@@ -51,7 +60,7 @@ def _scales(vectors: np.ndarray, own: LayerConsts, channels: int) -> tuple[np.nd
 
 def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
            lanes: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Weights without groups and bias, out of their tiles."""
+    """Return weights without groups, and bias, assembled from their tiles."""
     core, outputs = layer.core, layer.output.channels
     if not isinstance(core, Convolution):
         return None, None
@@ -74,8 +83,9 @@ def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
 
 
 def _add_pass(weights: np.ndarray, tile: WeightTile, rows: np.ndarray, step: int) -> None:
-    """Add the weights of a depthwise pass to [output lanes, input lanes, height, width]: the last of its rows belong to
-    its last tap, as many to each as lanes share them."""
+    """Add the weights of a depthwise pass to [output lanes, input lanes, height, width].
+
+    The last of its rows belong to its last tap; each tap has one row, or two that lanes alternate in."""
     lanes = np.arange(rows.shape[1])
     for number in range(tile.taps):
         sides = len(rows) // MOST_TAPS

@@ -1,4 +1,4 @@
-"""LIR on the golden machine's memories, without instructions: what the schedule means before it is encoded."""
+"""Run LIR on the golden machine's memories, without instructions: the schedule's meaning before it is encoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.hw.contract.walk import Walk
 
 
 def run_lir(operations: Iterable[lir.Operation], machine: Machine) -> None:
-    """Operations, one after another. Addresses must be inside their memories (the verifier sees to it)."""
+    """Run operations, one after another. Addresses must be inside their memories (the verifier ensures it)."""
     for operation in operations:
         machine.registers.update(getattr(operation, "settings", lir.NO_SETTINGS))
         golden = MEANING[type(operation)](operation)
@@ -22,6 +22,7 @@ def run_lir(operations: Iterable[lir.Operation], machine: Machine) -> None:
 
 
 def _mat_mul(operation: lir.MatMul) -> decode.MatMul | decode.Depthwise:
+    """Return a MatMul as the golden machine decodes it."""
     plain = decode.MatMul(operation.local_walk, operation.accumulator_walk, operation.accumulate)
     if not operation.tap_origin:
         return plain
@@ -29,15 +30,18 @@ def _mat_mul(operation: lir.MatMul) -> decode.MatMul | decode.Depthwise:
 
 
 def _load_weight(operation: lir.LoadWeight) -> decode.LoadWeight:
+    """Return a LoadWeight as the golden machine decodes it."""
     return decode.LoadWeight(Walk(operation.local.offset, operation.size), operation.size, operation.zero_bias)
 
 
 def _data_move(operation: lir.DataMove) -> decode.DataMove:
-    flow = FLOWS[operation.far.space, operation.to_local, operation.relu or operation.accumulate]
+    """Return a DataMove as the golden machine decodes it."""
+    flow = FLOWS[operation.far.memory, operation.to_local, operation.relu or operation.accumulate]
     return decode.DataMove(flow, operation.local_walk, operation.far_walk)
 
 
 def _simd(operation: lir.Simd) -> decode.Simd:
+    """Return a SIMD instruction as the golden machine decodes it."""
     return decode.Simd(operation.read.offset if operation.read else None,
                        operation.write.offset if operation.write else None, False,
                        0 if operation.hold else operation.read_stride, operation.write_stride, operation.opcode,
@@ -45,18 +49,22 @@ def _simd(operation: lir.Simd) -> decode.Simd:
 
 
 def _simd_loop(operation: lir.SimdLoop) -> decode.SimdLoop:
+    """Return a SIMD loop's header as the golden machine decodes it."""
     return decode.SimdLoop(operation.iterations, operation.body)
 
 
 def _load_lut(operation: lir.LoadLut) -> decode.LoadLut:
+    """Return a LoadLUT as the golden machine decodes it."""
     return decode.LoadLut(Walk(operation.local.offset, operation.size), operation.table)
 
 
 def _load_scale(operation: lir.LoadScale) -> decode.LoadScale:
+    """Return a LoadScale as the golden machine decodes it."""
     return decode.LoadScale(Walk(operation.local.offset, SCALE_VECTORS))
 
 
 def _load_activation_table(operation: lir.LoadActivationTable) -> decode.LoadActivationTable:
+    """Return a LoadActivationTable as the golden machine decodes it."""
     return decode.LoadActivationTable(Walk(operation.local.offset, TABLE_ENTRIES), operation.table)
 
 

@@ -1,9 +1,8 @@
-"""Signal to noise of every layer: the same layers and numbers, with every tensor kept, on the golden machine.
+"""Measure the signal to noise of every layer, with every tensor kept, on the golden machine.
 
-Arithmetic does not depend on tiling or on where tensors lie, so a program that keeps all of them computes what the
-compiled one computes. The reference is the float network on the same inputs, tensor by tensor; of a quantised file on a
-INT8 machine it rounds as the file says.
-"""
+Arithmetic does not depend on tiling or on where tensors lie, so a program that keeps all tensors computes what the
+compiled one computes. The reference is the float network on the same inputs, tensor by tensor; for a quantised file on
+an INT8 machine it rounds as the file says."""
 
 from __future__ import annotations
 
@@ -34,19 +33,21 @@ from weft.tmodel.onnx_engine import session
 from weft.tmodel.scales import TensorScale
 
 PROBES = 2
-"""Calibration inputs that run, the first ones."""
+"""The number of calibration inputs that are run, the first ones."""
 
 
 def layer_signals(request: Request, arch: Arch) -> list[dict[str, Any]]:
-    """Per layer, in order: ``signal_to_noise`` in decibels (None: no error at all) and ``saturations``, scalars of its
-    outputs at the ends of their range. What saturates on purpose, for all that reads it is constant beyond, is compared
-    with real numbers cut as far, and is no saturation. Each of the machine's parts reads what the float network gives
-    it."""
+    """Return a row for each layer, in order.
+
+    ``signal_to_noise`` in decibels (None: no error at all) and ``saturations``, scalars of its outputs at the ends of
+    their range. Tensors that saturate on purpose, as what reads them is constant beyond, are compared with real numbers
+    cut in the same way, and count no saturations. Each subgraph of the machine reads the float network's results."""
     _, made = run_parts(dataclasses.replace(request, keep_tensors=True), _roomy(arch))
     return [signal for products in made for signal in _of_part(products)]
 
 
 def _of_part(products: Products) -> list[dict[str, Any]]:
+    """Return the rows of one subgraph's layers."""
     graph, samples = products[Graph], products[Samples].arrays
     count = min(PROBES, *(len(array) for array in samples.values()))
     saved = [(index, var) for index, layer in enumerate(products[Layers]) for var in layer.outputs]
@@ -76,17 +77,18 @@ def _of_part(products: Products) -> list[dict[str, Any]]:
 
 
 def _rounded(value: np.ndarray, scale: TensorScale | None) -> np.ndarray:
+    """Return values rounded to a scale; unchanged without one."""
     return value if scale is None else scale.dequantize(scale.quantize(value)).astype(value.dtype)
 
 
 def _roomy(arch: Arch) -> Arch:
-    """The same arithmetic with the largest DRAM0 that the address width allows."""
+    """Return the machine with the largest DRAM0 that the address width allows."""
     return arch.replace(dram0_depth=max(arch.dram0_depth, min(1 << 26, (1 << arch.axi_address_width)
                                                              // arch.vector_bytes)))
 
 
 def _tensor(products: Products, dram0: Dram, var: Var) -> np.ndarray:
-    """[channels, height, width] of scalars, also of a part."""
+    """Return a Var, or a part of one, as scalars [channels, height, width]."""
     place, lanes = products[MemoryPlan].dram0[var.root], products[Arch].array_size
     channels, height, width = products[Graph].shapes[var.root][1:]
     whole = unpack(dram0.read(place.base, place.size), (-(-channels // lanes) * lanes, height, width))

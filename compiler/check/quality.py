@@ -1,4 +1,4 @@
-"""Whether a compiled network's outputs keep their signal, measured on calibration inputs as it is compiled."""
+"""Measure whether a compiled network's outputs keep their signal, on calibration inputs during compilation."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from weft.tmodel.network import Network
 
 
 class Quality:
-    """Give :meth:`after` to ``compile_model`` as ``watch``; then ask ``decibels``."""
+    """The measurement: give :meth:`after` to ``compile_model`` as ``watch``, then call ``decibels``."""
 
     def __init__(self) -> None:
         self._parts: list[Products] = []
 
     def after(self, step: Step, products: Products) -> None:
-        """Keep what a part of the network is, as its layers can be computed in integers."""
+        """Keep a subgraph's products once its layers can be computed in integers."""
         if step.name == LAST:
             self._parts.append(products)
 
     def decibels(self) -> float | None:
-        """Return the signal-to-noise ratio of the worst output on calibration inputs; None where nothing is lost."""
+        """Return the signal-to-noise ratio of the worst output on calibration inputs; None if nothing is lost."""
         return signal_of(self._parts)
 
 
 def record(path: Path, decibels: float) -> None:
-    """Write what was measured into a ``.tmodel``, so that whoever runs it is told."""
+    """Write the measured signal to noise into a ``.tmodel``, so that a later run can warn."""
     network = Network.load(path)
     last = network.machines[-1]
     row = {**last.layers[-1], OUTPUTS_DECIBELS: round(decibels, 1)}

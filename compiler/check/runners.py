@@ -1,4 +1,4 @@
-"""How the checker runs what a step left: one row for each type of product that can be run."""
+"""How the checker runs a step's product: one row for each type of product that can be run."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from weft.tmodel.onnx_engine import run_model
 from weft.tmodel.scales import SHIFTS
 
 Sample = Mapping[str, np.ndarray]
-"""One value for each input of the network, by name."""
+"""Input of the network -> one value."""
 
 Results = dict[str, np.ndarray]
-"""Outputs by name, in the user's shape, as real numbers."""
+"""Output -> real numbers, in the user's shape."""
 
 
 class Runner(NamedTuple):
-    """``name``: what runs, in words; ``exact``: whether ``run`` computes with the machine's integers."""
+    """A way to run a product; ``name`` in words, ``exact``: whether it computes with the machine's integers."""
 
     name: str
     exact: bool
@@ -48,13 +48,14 @@ class Runner(NamedTuple):
 
 
 def _run_graph(products: Products, sample: Sample) -> Results:
+    """Run the graph on onnxruntime."""
     graph = products[Graph]
     tensors = run_model(to_onnx(graph), feed(graph, sample))
     return {port.name: _of_user(port, np.asarray(tensors[port.tensor])) for port in graph.outputs}
 
 
 def _run_parts(products: Products, sample: Sample) -> Results:
-    """Every part of the network after those that it reads."""
+    """Run every subgraph of the network on onnxruntime, in order."""
     graph = products[Graph]
     values = {port.name: real_values(np.asarray(sample[port.name]), port).astype(graph.type(port.tensor))
               for port in graph.inputs}
@@ -67,6 +68,7 @@ def _run_parts(products: Products, sample: Sample) -> Results:
 
 
 def _run_real(products: Products, sample: Sample) -> Results:
+    """Run the layers in real numbers."""
     graph = products[Graph]
     tensors = Tensors(graph, products[Arch], np.float64)
     for name, value in feed(graph, sample).items():
@@ -76,25 +78,30 @@ def _run_real(products: Products, sample: Sample) -> Results:
 
 
 def _run_numbers(products: Products, sample: Sample) -> Results:
+    """Run the layers in integers, with constants as chosen."""
     graph, arch = products[Graph], products[Arch]
     integers = quantised(products[Layers], graph.constants, products[Numbers], arch)
     return _run_integers(products, sample, integers, Tensors(graph, arch, np.int64))
 
 
 def _run_consts(products: Products, sample: Sample) -> Results:
+    """Run the layers in integers, with constants as stored."""
     return _run_integers(products, sample, _stored(products), Tensors(products[Graph], products[Arch], np.int64))
 
 
 def _run_layout(products: Products, sample: Sample) -> Results:
+    """Run the layers in integers, with stored constants and tensors where they are placed."""
     tensors = Tensors(products[Graph], products[Arch], np.int64, products[MemoryPlan])
     return _run_integers(products, sample, _stored(products), tensors)
 
 
 def _stored(products: Products) -> list[LayerIntegers]:
+    """Return the integer constants as DRAM1 holds them."""
     return stored(products[Layers], products[Consts], products[Arch])
 
 
 def _run_integers(products: Products, sample: Sample, integers: Sequence[LayerIntegers], tensors: Tensors) -> Results:
+    """Run the layers with given integer constants and tensors."""
     graph, arch, numbers = products[Graph], products[Arch], products[Numbers]
     for name, value in feed(graph, sample).items():
         tensors.write(whole_var(graph, name), numbers.tensor(name, arch).quantize(value[0]))
@@ -103,16 +110,18 @@ def _run_integers(products: Products, sample: Sample, integers: Sequence[LayerIn
 
 
 EVALUATORS: dict[type, Callable[..., Fixed | Scaled]] = {FixedPointParams: Fixed, AffineParams: Scaled}
-"""Kind of numbers -> what layers compute in them."""
+"""Kind of quantization parameters -> the evaluation of layers with them."""
 
 
 def _run_schedule(products: Products, sample: Sample) -> Results:
+    """Run the LIR on the golden machine."""
     drams = memories(products, feed(products[Graph], sample))
     run_lir(products[Schedule].operations, Machine(products[Arch], *drams))
     return _outputs(products, lambda var: _real(products, var, _from_dram(products, drams[0], var)))
 
 
 def _run_code(products: Products, sample: Sample) -> Results:
+    """Run the program on the golden machine."""
     drams = memories(products, feed(products[Graph], sample))
     Machine(products[Arch], *drams).run(products[MachineCode].content)
     return _outputs(products, lambda var: _real(products, var, _from_dram(products, drams[0], var)))
@@ -132,13 +141,13 @@ RUNNERS: dict[type, Runner] = {
 
 
 def newest(products: Products) -> type:
-    """Of the products that can run, the one that was made last."""
+    """Return the type of the newest product that can run."""
     return next(kind for kind in reversed(products) if kind in RUNNERS)
 
 
 # -- the machine's memories --------------------------------------------------------------------------------------------
 def memories(products: Products, inputs: Mapping[str, np.ndarray]) -> tuple[Dram, Dram]:
-    """DRAM0 with the graph's input tensors ``inputs``, DRAM1 with the constants."""
+    """Return DRAM0 with the graph's input tensors ``inputs``, and DRAM1 with the constants."""
     arch, layout, consts = products[Arch], products[MemoryPlan], products[Consts]
     dram0, dram1 = Dram(arch), Dram(arch)
     dram1.write(0, consts.vectors)
@@ -151,21 +160,23 @@ def memories(products: Products, inputs: Mapping[str, np.ndarray]) -> tuple[Dram
 
 
 def _from_dram(products: Products, dram0: Dram, var: Var) -> np.ndarray:
+    """Return a Var in DRAM0 as scalars [channels, height, width]."""
     place = products[MemoryPlan].dram0[var.name]
     return unpack(dram0.read(place.base, place.size), (var.channels, var.height, var.width))
 
 
 def _real(products: Products, var: Var, scalars: np.ndarray) -> np.ndarray:
+    """Return a Var's scalars as real numbers."""
     return products[Numbers].tensor(var.root, products[Arch]).dequantize(scalars)
 
 
 def _outputs(products: Products, read: Callable[[Var], np.ndarray]) -> Results:
-    """The machine's outputs, in the user's shape."""
+    """Return the machine's outputs in the user's shape; ``read`` returns a Var."""
     graph = products[Graph]
     return {port.name: _of_user(port, read(whole_var(graph, port.tensor))) for port in graph.outputs}
 
 
 def _of_user(port: GraphPort, tensor: np.ndarray) -> np.ndarray:
-    """An output as the network's file has it, in double precision."""
+    """Return an output as the network's file has it, in double precision."""
     values = np.asarray(gather(tensor, port.order, port.shape), np.float64)
     return values if port.quantized is None else port.quantized.quantize(values) + float(SHIFTS[port.type])

@@ -1,4 +1,4 @@
-"""What layers compute in bytes with scales, by numpy alone; as ``evaluate.py`` says it of fixed point."""
+"""Compute layers in bytes with scales by numpy alone, as ``evaluate.py`` does in fixed point."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from weft.hw.contract.schemes import Int8
 from weft.tmodel.scales import LOWEST
 
 BYTE, WITH_BIAS = 8, 25
-"""Bits of a scalar, and of an accumulator with its bias."""
+"""The bits of a scalar, and of an accumulator with its bias."""
 
 
 class Scaled:
-    """Layers in bytes; a Temp holds accumulators [channels, height, width]."""
+    """The evaluation of layers in bytes; a Temp holds accumulators [channels, height, width]."""
 
     def __init__(self, arch: Arch, scales: AffineParams, integers: Sequence[LayerIntegers]) -> None:
         assert isinstance(arch.scheme, Int8)
         self.width, self.numbers, self.scales, self.integers = arch.accumulator_bits, arch.scheme, scales, integers
 
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
-        """All layers, in order, on ``tensors``: bit for bit what the machine computes."""
+        """Run all layers, in order, on ``tensors``, bit for bit as the machine does."""
         for layer, numbers, own in zip(layers, self.scales.layers, self.integers, strict=True):
             value, enters = np.zeros(0, np.int64), list(numbers.rescales)
             leaves = [*numbers.requantizations] if own.multipliers is None or own.bias is None else [
@@ -77,10 +77,12 @@ class Scaled:
                     value = self._compute(operation, value, tensors, numbers, own)
 
     def _rescale(self, scalars: np.ndarray, way: InputQuantization) -> np.ndarray:
+        """Return bytes as accumulator values."""
         return np.asarray(saturate((scalars - way.zero) * way.factor, self.width))
 
     def _compute(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerAffineParams,
                  own: LayerIntegers) -> np.ndarray:
+        """Return the accumulators after an operation."""
         match operation:
             case Convolution():
                 assert own.weights is not None
@@ -96,6 +98,7 @@ class Scaled:
 
     @staticmethod
     def _requantize(value: np.ndarray, way: OutputQuantization, positive: bool) -> np.ndarray:
+        """Return accumulator values as bytes; ``positive``: after a ReLU."""
         multipliers, biases = way.multipliers[:, None, None], way.biases[:, None, None]
         scaled = round_half_even(saturate(value + biases, WITH_BIAS) * multipliers, way.shift)
         scalars = np.asarray(saturate(scaled + way.zero, BYTE))
@@ -103,5 +106,5 @@ class Scaled:
 
 
 def _translated(scalars: np.ndarray, table: np.ndarray | None) -> np.ndarray:
-    """Bytes by a table on their way out, which begins at the lowest."""
+    """Return bytes looked up in an activation table, whose first entry is for the lowest byte."""
     return scalars if table is None else np.asarray(table[scalars - LOWEST])

@@ -1,4 +1,4 @@
-"""How exact a network's outputs are in a machine's numbers, without a program: its layers in integers."""
+"""The signal to noise of a network's outputs on a machine, without a program: its layers run in integers."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ from weft.hw.contract.arch import Arch
 from weft.support.signals import signal_to_noise
 
 LAST = "consts"
-"""The step after which a part's layers can be computed in integers."""
+"""The step after which a subgraph's layers can be computed in integers."""
 SAMPLES = 2
-"""Calibration inputs that run, the first ones."""
+"""The number of calibration inputs that are run, the first ones."""
 
 
 def output_signal(request: Request, arch: Arch) -> float | None:
-    """In decibels, of the output that has least, over all of the machine's parts, each on what the network in real
-    numbers gives it; None where none has an error. Raises WeftError."""
+    """Return the signal to noise in decibels of the worst output; None if no output has an error.
+
+    Each subgraph of the machine reads the results of the network in real numbers. Raise WeftError if it cannot be
+    compiled."""
     return signal_of(run_parts(request, arch, last=LAST)[1])
 
 
 def signal_of(parts: Iterable[Products]) -> float | None:
-    """The same of all parts, each with its products up to the step LAST."""
+    """Return the signal to noise of the worst output of all subgraphs, each with its products up to the step LAST."""
     found = [value for products in parts for value in _of_part(products) if value is not None]
     return min(found) if found else None
 
 
 def _of_part(products: Products) -> list[float | None]:
+    """Return the signal to noise of each output of a subgraph."""
     arrays = products[Samples].arrays
     count = min(SAMPLES, *(len(array) for array in arrays.values()))
     samples = [{name: array[index] for name, array in arrays.items()} for index in range(count)]
@@ -44,5 +47,6 @@ def _of_part(products: Products) -> list[float | None]:
 
 
 def _decibels(wanted: list[np.ndarray], found: list[np.ndarray]) -> float | None:
+    """Return the signal to noise of an output over all samples."""
     right, made = np.stack(wanted), np.stack(found)
     return signal_to_noise(float((right**2).sum()), float(((made - right)**2).sum()))

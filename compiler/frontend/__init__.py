@@ -1,1 +1,1 @@
-"""Frontend: a model file becomes a graph."""
+"""The frontend: a model file becomes a graph."""

@@ -1,7 +1,6 @@
-"""Choices of an ONNX model: an ``If`` whose condition is known becomes the nodes of the branch that it takes.
+"""Inline choices of an ONNX model: an ``If`` with a known condition becomes the nodes of the branch that it takes.
 
-A condition is known where constants, fixed inputs and shapes say it. Others stay, and are the host's.
-"""
+A condition is known if constants, fixed inputs and shapes determine it. Other choices stay, and are the host's."""
 
 from __future__ import annotations
 
@@ -19,8 +18,9 @@ CHOICE = "If"
 
 
 def inline_choices(model: onnx.ModelProto) -> None:
-    """Replace choices, within choices too, of a model whose inputs have sizes. Raises WeftError for shapes that do not
-    fit."""
+    """Replace choices, also within choices, of a model whose inputs have sizes.
+
+    Raise WeftError for shapes that do not fit."""
     while any(node.op_type == CHOICE for node in model.graph.node):
         conditions = _known_conditions(model)
         if not conditions:
@@ -36,7 +36,9 @@ def inline_choices(model: onnx.ModelProto) -> None:
 
 
 def conditions_of(nodes: Sequence[Node], choice: Node, inputs: Sequence[str]) -> str:
-    """Return the options that fix the ``inputs`` a choice depends on; "" for what is no choice, or depends on none."""
+    """Return the options that fix the ``inputs`` on which a choice depends.
+
+    The result is "" for other nodes, and for a choice that depends on no input."""
     if choice.op != CHOICE:
         return ""
     needed = {choice.input(0)}
@@ -47,7 +49,7 @@ def conditions_of(nodes: Sequence[Node], choice: Node, inputs: Sequence[str]) ->
 
 
 def _known_conditions(model: onnx.ModelProto) -> dict[str, bool]:
-    """Return the conditions of the outermost choices that are known: tensor -> its value."""
+    """Return the known conditions of the outermost choices: tensor -> its value."""
     small = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     graph = small.graph
     unknown: set[str] = set()
@@ -74,7 +76,7 @@ def _known_conditions(model: onnx.ModelProto) -> dict[str, bool]:
 
 
 def _inline(graph: onnx.GraphProto, node: onnx.NodeProto, condition: bool, names: Counter[str]) -> None:
-    """Append the branch that ``node`` takes to the graph. ``names``: how often a name stands in the model."""
+    """Append the branch that ``node`` takes to the graph. ``names``: how often each name occurs in the model."""
     wanted = "then_branch" if condition else "else_branch"
     branch = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
     for attribute in node.attribute:
@@ -98,6 +100,7 @@ def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def _weights(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names of a graph's constants."""
     yield from (tensor.name for tensor in graph.initializer)
     yield from (entry.values.name for entry in graph.sparse_initializer)
 
@@ -120,13 +123,14 @@ def _new_names(branch: onnx.GraphProto, node: onnx.NodeProto, taken: Counter[str
 
 
 def _free(name: str, taken: Counter[str]) -> str:
+    """Return a name that is not taken, by appending underscores."""
     while taken[name] > 0:
         name += "_"
     return name
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Give tensors other names, in graphs within too, but for those that such a graph makes itself."""
+    """Rename tensors, in graphs within too, except those that such a graph makes itself."""
     for tensor in (*graph.initializer, *(entry.values for entry in graph.sparse_initializer), *graph.output):
         tensor.name = names.get(tensor.name, tensor.name)
     for node in graph.node:

@@ -1,5 +1,6 @@
-"""Checks scales and zero points of an ONNX model before shapes are inferred and constants folded, so that each mistake
-is told of its node."""
+"""Check scales and zero points of an ONNX model before shapes are inferred and constants folded.
+
+So each error message can name the node at fault."""
 
 from __future__ import annotations
 
@@ -14,29 +15,30 @@ from weft.compiler.errors import Named, refuse_node
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 BYTES = ("int8", "uint8")
-"""Of activations and weights."""
+"""The types of quantised activations and weights."""
 
 QUANTISE_AGAIN = "quantise the model again to int8 or uint8, with constant scales above 0"
 PER_OUTPUT = "one scale for the tensor, or one for each output channel"
 
 WEIGHT_AXES: dict[str, int] = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": -1}
-"""The axis of input 1 that output channels lie on."""
+"""Operator -> the axis of input 1 on which output channels lie."""
 
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """What a message says of a node."""
+    """A node as error messages name it."""
 
     name: str
     op: str
 
 
 def named(node: onnx.NodeProto) -> Named:
+    """Return a node as error messages name it."""
     return OnnxNode(node.name or next(iter(node.output), ""), node.op_type)
 
 
 def known_constants(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
-    """Initializers and what nodes Constant hold, of those that can be read."""
+    """Return the values of initializers and Constant nodes that can be read."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and [entry.name for entry in node.attribute] == ["value"]:
@@ -51,14 +53,14 @@ def known_constants(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
 
 
 def spread(values: np.ndarray, rank: int, axis: int) -> np.ndarray:
-    """One number, or one for each entry of ``axis``, so that it goes with a tensor of ``rank`` axes."""
+    """Return one number, or one for each entry of ``axis``, in a shape that broadcasts to ``rank`` axes."""
     if values.size == 1 or rank == 0:
         return values.astype(np.float64).reshape(())
     return values.astype(np.float64).reshape([-1 if place == axis % rank else 1 for place in range(rank)])
 
 
 def check_quantizers(model: onnx.ModelProto) -> None:
-    """Raises CompileError for the first QuantizeLinear or DequantizeLinear that nobody can use."""
+    """Raise CompileError for the first QuantizeLinear or DequantizeLinear that cannot be used."""
     graph = model.graph
     known = known_constants(graph)
     readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
@@ -82,8 +84,9 @@ def check_quantizers(model: onnx.ModelProto) -> None:
 
 
 def _check_types(graph: onnx.GraphProto, readers: Mapping[str, Iterable[tuple[onnx.NodeProto, int]]]) -> None:
-    """Bytes that come to an operator which computes, and real numbers that come to DequantizeLinear, as far as they are
-    told without inferring types, which only says that they do not fit."""
+    """Raise CompileError if an operator that computes reads bytes, or if DequantizeLinear reads real numbers.
+
+    Types are those known without inference, whose errors only say that types do not fit."""
     types = {value.name: value.type.tensor_type.elem_type for value in graph.input}
     types |= {node.output[0]: onnx.TensorProto.INT8 for node in graph.node if node.op_type == QUANTIZE and node.output}
     for name, kind in types.items():
@@ -99,7 +102,7 @@ def _check_types(graph: onnx.GraphProto, readers: Mapping[str, Iterable[tuple[on
 
 def check_parameters(node: Named, known: Mapping[str, np.ndarray], source: str, scale: str, zero: str,
                      axis: int) -> None:
-    """Scale and zero point of the tensor ``source``, as far as they are constants."""
+    """Raise CompileError for wrong scales or zero points of the tensor ``source``, if they are constants."""
     scales, zeros, values = known.get(scale), known.get(zero), known.get(source)
     if scales is not None:
         if scales.dtype.kind != "f" or not scales.size:
@@ -127,7 +130,7 @@ def check_parameters(node: Named, known: Mapping[str, np.ndarray], source: str, 
 
 def _check_axis(node: onnx.NodeProto, known: Mapping[str, np.ndarray], axis: int,
                 readers: Iterable[tuple[onnx.NodeProto, int]]) -> None:
-    """AffineParams of weights lie on the axis of the output channels."""
+    """Raise CompileError if scales of weights lie on another axis than that of the output channels."""
     scales, values = known.get(node.input[1]), known.get(node.input[0])
     if scales is None or values is None or scales.size == 1:
         return

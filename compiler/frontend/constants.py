@@ -1,4 +1,4 @@
-"""Constant folding: nodes whose inputs are all constant become constants, where what comes of them is small enough."""
+"""Constant folding: nodes whose inputs are all constant become constants, if these are small enough."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from weft.tmodel.onnx_bounds import check_size, has_graph
 from weft.tmodel.onnx_engine import session
 
 MOST_FOLDED = 1 << 26
-"""Elements of all constants that folding makes: more than any preset's DRAM holds."""
+"""The most elements of all constants that folding makes: more than any preset's DRAM holds."""
 
 MOST_WORK = 1 << 32
-"""Steps of one node: onnx's evaluator is written in Python and numpy."""
+"""The most steps of one node, because onnx's evaluator is written in Python and numpy."""
 
 EXPORT_AGAIN = "export the model again with its constants folded"
 
 NO_LARGER = frozenset({"Compress", "NonZero", "Unique"})
-"""Operators whose result has no known size, but at most an element for each of their input (and dimension)."""
+"""Operators whose result has no known size, but at most one element for each of their input (and dimension)."""
 
 PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger", "QLinearMatMul"})
 
@@ -35,11 +35,11 @@ STEPWISE = frozenset({
     "AveragePool", "Col2Im", "Conv", "ConvInteger", "ConvTranspose", "DFT", "DeformConv", "Einsum", "GRU", "GridSample",
     "LRN", "LSTM", "LpPool", "MaxPool", "MaxUnpool", "NonMaxSuppression", "QLinearConv", "RNN", "Resize", "RoiAlign",
     "STFT", "Upsample"})
-"""Operators that may look at every input for every output."""
+"""Operators that may read every input for every output."""
 
 
 class Folder:
-    """Folds the nodes of one model, one after another; ``known`` holds every constant so far."""
+    """The folding of one model's nodes, one after another; ``known`` holds every constant so far."""
 
     def __init__(self, model: onnx.ModelProto, known: Mapping[str, np.ndarray], shapes: Mapping[str, Shape]) -> None:
         self._opsets, self.known, self._shapes = model.opset_import, dict(known), shapes
@@ -47,7 +47,7 @@ class Folder:
 
     def fold_all(self, nodes: Iterable[onnx.NodeProto],
                  shapes: Mapping[str, Shape]) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
-        """The nodes that stay, and the constants that the others make; with what is known of shapes by now."""
+        """Return the nodes that stay, and the constants that the others make; ``shapes``: known by now."""
         self._shapes = shapes
         kept, found = [], {}
         for node in nodes:
@@ -59,7 +59,7 @@ class Folder:
         return kept, found
 
     def fold(self, node: onnx.NodeProto) -> dict[str, np.ndarray] | None:
-        """The constants that a node makes, None where it makes none. Raises WeftError where they are too large."""
+        """Return the constants that a node makes, or None. Raise WeftError if they are too large."""
         values = self._values(node)
         if values is None:
             return None
@@ -72,6 +72,7 @@ class Folder:
         return made
 
     def _values(self, node: onnx.NodeProto) -> Sequence[Any] | None:
+        """Return the values of a node's outputs, or None if they are not known or too much work."""
         if node.op_type in ("Shape", "Size") and node.input[0] in self._shapes:
             return _measured(node, self._shapes[node.input[0]])
         if any(name and name not in self.known for name in node.input) or node.op_type.startswith("Random"):
@@ -92,7 +93,7 @@ class Folder:
                          "inputs that fit the operator", EXPORT_AGAIN) from None
 
     def _is_bounded(self, node: onnx.NodeProto, inputs: Mapping[str, np.ndarray]) -> bool:
-        """Whether shape inference knows the size of what would come; too large a one is refused."""
+        """Tell whether shape inference knows the size of a node's results. Raise WeftError for a too large one."""
         small = {name for name, value in inputs.items() if value.size <= TOLD}
         declared = [_declared(name, value) for name, value in inputs.items() if name not in small]
         weights = [numpy_helper.from_array(np.asarray(inputs[name]), name) for name in small]
@@ -117,13 +118,15 @@ class Folder:
 
     def _alone(self, node: onnx.NodeProto, declared: Sequence[onnx.ValueInfoProto],
                weights: Sequence[onnx.TensorProto]) -> onnx.ModelProto:
+        """Return a model with a single node."""
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         graph = onnx.helper.make_graph([node], "constant", list(declared), outputs, list(weights))
         return onnx.helper.make_model(graph, opset_imports=self._opsets, ir_version=IR_VERSION)
 
 
 def _evaluated(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
-    """By ONNX's own evaluator; by onnxruntime where that has not the operator in its version."""
+    """Return the outputs of a model, by ONNX's own evaluator, or by onnxruntime if that lacks the operator's
+    version."""
     try:
         return list(ReferenceEvaluator(model).run(None, dict(inputs)))
     except RuntimeError:  # NotImplementedError among them
@@ -131,7 +134,7 @@ def _evaluated(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> Sequ
 
 
 def _plain(node: onnx.NodeProto) -> np.ndarray:
-    """The tensor that a Constant holds."""
+    """Return the tensor of a Constant node. Raise CompileError if its data do not fill it."""
     try:
         return numpy_helper.to_array(node.attribute[0].t)
     except Exception as error:  # of no common type
@@ -140,7 +143,7 @@ def _plain(node: onnx.NodeProto) -> np.ndarray:
 
 
 def _measured(node: onnx.NodeProto, shape: Shape) -> list[Any]:
-    """What Shape and Size say of a tensor of a known shape."""
+    """Return the result of Shape or Size for a tensor of a known shape."""
     if node.op_type == "Size":
         return [np.array(math.prod(shape), np.int64)]
     span = {attribute.name: attribute.i for attribute in node.attribute}
@@ -148,8 +151,10 @@ def _measured(node: onnx.NodeProto, shape: Shape) -> list[Any]:
 
 
 def _declared(name: str, value: np.ndarray) -> onnx.ValueInfoProto:
+    """Return the declaration of a tensor of this type and shape."""
     return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
 
 
 def _name(node: onnx.NodeProto) -> str:
+    """Return a node's name and operator as text."""
     return f"node {node.name or (node.output[0] if node.output else '')!r}, operator {node.op_type}"

@@ -1,9 +1,8 @@
-"""Dynamic quantisation -> the network of real numbers behind it.
+"""Turn dynamic quantisation into the network of real numbers behind it.
 
-What ``quantize_dynamic`` of onnxruntime writes finds the scale of every activation while it runs. The machine has
-scales, or points, from calibration instead. So DynamicQuantizeLinear gives its input as it is, with the scale 1 and the
-zero point 0, and what computes on its bytes computes on real numbers: the nodes behind it, which apply scales, stay.
-"""
+Models of onnxruntime's ``quantize_dynamic`` find the scale of every activation while they run. The machine has scales,
+or binary points, from calibration instead. So DynamicQuantizeLinear passes its input on, with the scale 1 and the zero
+point 0, and operators on its bytes compute on real numbers; the later nodes, which apply scales, stay."""
 
 from __future__ import annotations
 
@@ -20,17 +19,17 @@ from weft.compiler.frontend.quantizers import MOVES
 QUANTIZE = "DynamicQuantizeLinear"
 LSTM = "DynamicQuantizeLSTM"
 PRODUCTS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
-"""Products of bytes, and of real numbers. Inputs: two operands, then their zero points."""
+"""Products of bytes -> products of real numbers. Inputs: two operands, then their zero points."""
 TO_FLOAT = "MatMulIntegerToFloat"
 OUTPUT_AXES = {"ConvInteger": 0, "MatMulInteger": -1, TO_FLOAT: -1, "DynamicQuantizeMatMul": -1}
-"""The axis of weights that output channels lie on."""
+"""Operator -> the axis of weights on which output channels lie."""
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 
 Nodes = list[onnx.NodeProto]
 
 
 def to_real(model: onnx.ModelProto) -> None:
-    """Rewrite the model's own graph. What computes on bytes in other ways stays, for the host."""
+    """Rewrite the model's own graph. Other computations on bytes stay, for the host."""
     network = _Network(model.graph)
     nodes = [made for node in model.graph.node for made in network.rewritten(node)]
     del model.graph.node[:]
@@ -38,7 +37,7 @@ def to_real(model: onnx.ModelProto) -> None:
 
 
 class _Network:
-    """``real``: tensors of bytes that are real numbers from now on, of the quantizers that are left out."""
+    """The network while it is rewritten; ``real``: tensors of bytes that become real numbers."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.graph, self.known = graph, known_constants(graph)
@@ -53,8 +52,9 @@ class _Network:
 
     # -- which quantizers may be left out ------------------------------------------------------------------------------
     def _bytes_of(self, quantizer: onnx.NodeProto) -> set[str] | None:
-        """Return its bytes, and the tensors that they are moved to; None where something else reads them than products
-        that subtract their zero point."""
+        """Return a quantizer's bytes, and the tensors that they are moved to.
+
+        Return None if anything reads them but products that subtract their zero point."""
         found, waiting, zero = set(), [quantizer.output[0]], quantizer.output[2]
         if self.ends.intersection(quantizer.output):
             return None
@@ -69,7 +69,7 @@ class _Network:
         return None if found & self.ends else found
 
     def _is_product(self, node: onnx.NodeProto, name: str, zero: str) -> bool:
-        """Whether it multiplies the bytes minus ``zero``, and what comes of it is cast to real numbers."""
+        """Tell whether a node multiplies the bytes minus ``zero``, and its result is cast to real numbers."""
         inputs = [*node.input, *[""] * 6]
         if node.op_type == TO_FLOAT:
             return (inputs[0], inputs[4]) == (name, zero) or (inputs[1], inputs[5]) == (name, zero)
@@ -77,13 +77,14 @@ class _Network:
         return node.op_type in PRODUCTS and fits and self._only_cast(node)
 
     def _only_cast(self, node: onnx.NodeProto) -> bool:
-        """Whether nothing but casts to real numbers reads what a product makes."""
+        """Tell whether only casts to real numbers read the result of a product."""
         return node.output[0] not in self.ends and all(
             _casts_to_real(reader) for reader in self.readers.get(node.output[0], []))
 
     def _with_real_partners(self, wished: set[str]) -> set[str]:
-        """Return which of the tensors ``wished`` are multiplied everywhere by constants whose parameters are constants,
-        or by each other."""
+        """Return those of the tensors ``wished`` that can become real numbers.
+
+        Everywhere they must be multiplied by constants whose parameters are constants, or by each other."""
         kept = set(wished)
         while True:
             lost = {name for node in self.graph.node if node.op_type in OUTPUT_AXES
@@ -103,29 +104,33 @@ class _Network:
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
     def rewritten(self, node: onnx.NodeProto) -> Nodes:
-        """Return the nodes that replace a node: itself, where it stays."""
+        """Return the nodes that replace a node; the node itself if it stays."""
         rewrite = REWRITES.get(node.op_type) if node.domain in OURS else None
         made = None if rewrite is None else rewrite(self, node)
         return [node] if made is None else made
 
     def knows(self, *names: str) -> bool:
-        """Whether all tensors that are named are constants; an empty name is none."""
+        """Tell whether all these tensors are constants; an empty name counts as one."""
         return all(name in self.known for name in names if name)
 
     def constant(self, name: str, value: np.ndarray) -> str:
+        """Add a constant; return its name."""
         self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
     def weights(self, name: str, zero: str, axis: int, scale: str = "") -> np.ndarray:
-        """Return the real numbers of a constant of bytes; without a scale, as if it were 1. Raises ValueError for sizes
-        that do not fit."""
+        """Return the real numbers of a constant of bytes; without a scale, as if it were 1.
+
+        Raise ValueError for sizes that do not fit."""
         values = self.known[name].astype(np.float64)
         zeros = spread(self.known[zero], values.ndim, axis) if zero else np.zeros(())
         scales = spread(self.known[scale], values.ndim, axis) if scale else np.ones(())
         return np.asarray((values - zeros) * scales).astype(np.float32)
 
     def operands(self, node: onnx.NodeProto) -> tuple[Nodes, list[str]]:
-        """Return the real numbers that a product multiplies, behind the nodes that move those of a table there."""
+        """Return the nodes and the names of the real numbers that a product multiplies.
+
+        The nodes move those of a table."""
         nodes: Nodes = []
         names = []
         for number, (name, (zero, scale)) in enumerate(zip(node.input[:2], _parameters(node), strict=True)):
@@ -142,8 +147,10 @@ class _Network:
         return nodes, names
 
     def is_real(self, node: onnx.NodeProto) -> bool:
-        """Whether a product is one of real numbers: of a quantizer that is left out, or of a table that is moved, with
-        constant parameters, where nothing but a cast to real numbers reads what comes of it."""
+        """Tell whether a product is to be one of real numbers.
+
+        It reads a quantizer that is left out or a table that is moved, with constant parameters, and only casts to real
+        numbers read its result."""
         if self.real.intersection(node.input[:2]):
             return True
         parameters = dict(zip(node.input[:2], _parameters(node), strict=False))
@@ -155,7 +162,7 @@ class _Network:
 
 
 def _parameters(node: onnx.NodeProto) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return zero point and scale of both operands of a product, empty where it has none."""
+    """Return zero point and scale of both operands of a product, empty if there are none."""
     inputs = [*node.input, *[""] * 6]
     if node.op_type in PRODUCTS:
         return (inputs[2], ""), (inputs[3], "")
@@ -165,15 +172,18 @@ def _parameters(node: onnx.NodeProto) -> tuple[tuple[str, str], tuple[str, str]]
 
 
 def _undoes(node: onnx.NodeProto, name: str, quantizer: onnx.NodeProto) -> bool:
+    """Tell whether a node dequantizes ``name`` with the parameters of ``quantizer``."""
     return node.op_type == DEQUANTIZE and list(node.input) == [name, *quantizer.output[1:]]
 
 
 def _casts_to_real(node: onnx.NodeProto) -> bool:
+    """Tell whether a node is a cast to real numbers."""
     return node.op_type == "Cast" and any(entry.name == "to" and entry.i in (TensorProto.FLOAT, TensorProto.FLOAT16)
                                           for entry in node.attribute)
 
 
 def _quantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
+    """Return the nodes for a DynamicQuantizeLinear that is left out, or None if it stays."""
     if node.output[0] not in network.real:
         return None
     network.constant(node.output[1], np.ones((), np.float32))
@@ -182,6 +192,7 @@ def _quantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 
 def _product(network: _Network, node: onnx.NodeProto) -> Nodes | None:
+    """Return the nodes for a product of bytes as one of real numbers, or None if it stays."""
     if not network.is_real(node):
         return None
     nodes, names = network.operands(node)
@@ -191,7 +202,7 @@ def _product(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 
 def _to_float(network: _Network, node: onnx.NodeProto) -> Nodes | None:
-    """Both scales are applied here: that of real numbers is 1."""
+    """Return the nodes for a MatMulIntegerToFloat, or None if it stays; the scale of real numbers is 1."""
     if not network.is_real(node):
         return None
     nodes, names = network.operands(node)
@@ -199,7 +210,7 @@ def _to_float(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 
 def _mat_mul(network: _Network, node: onnx.NodeProto) -> Nodes | None:
-    """DynamicQuantizeMatMul: activations of real numbers, weights of bytes."""
+    """Return the nodes for a DynamicQuantizeMatMul (real activations, weights of bytes), or None if it stays."""
     inputs = [*node.input, *[""] * 6]
     name, weights, scale, zero, bias = inputs[:5]
     if not network.knows(weights, scale, zero):
@@ -209,6 +220,7 @@ def _mat_mul(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 
 def _with_bias(node: onnx.NodeProto, names: Sequence[str], bias: str) -> Nodes:
+    """Return a MatMul and, with a bias, an Add."""
     product = f"{node.output[0]}/product" if bias else node.output[0]
     found = [helper.make_node("MatMul", names, [product], name=node.name)]
     if bias:
@@ -217,10 +229,13 @@ def _with_bias(node: onnx.NodeProto, names: Sequence[str], bias: str) -> Nodes:
 
 
 LSTM_REALS, LSTM_WEIGHTS = 8, (1, 2)
-"""Inputs of LSTM; behind them stand scale and zero point of both weights, which lie [directions, inputs, gates]."""
+"""The number of inputs of LSTM, after which come scale and zero point of both weights, and the weights' inputs.
+
+Weights lie [directions, inputs, gates]."""
 
 
 def _lstm(network: _Network, node: onnx.NodeProto) -> Nodes | None:
+    """Return the nodes for a DynamicQuantizeLSTM, or None if it stays."""
     inputs = [*node.input, *[""] * 12]
     if not network.knows(*(inputs[place] for place in LSTM_WEIGHTS), *inputs[8:12]):
         return None
@@ -238,12 +253,12 @@ def _lstm(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 
 def _of_gates(values: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Return one number a direction, or one for each of its gates: [directions, 1, gates or 1]."""
+    """Return [directions, 1, gates or 1]: one number for each direction, or for each of its gates."""
     return values.astype(np.float64).reshape(shape[0], 1, -1)
 
 
 def _dequantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
-    """Leave out what is real already. A table of bytes that is looked up, or moved, is made real first."""
+    """Return the nodes for a DequantizeLinear: none for real numbers; tables of bytes are made real first."""
     if node.input[0] in network.real:
         return [helper.make_node("Identity", node.input[:1], node.output, name=node.name)]
     source, scale, zero = [*node.input, ""][:3]
@@ -257,7 +272,7 @@ def _dequantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
 
 
 def _moved(chain: Nodes, name: str, target: str) -> Nodes:
-    """Return copies of the nodes of a chain, the last one first, from the tensor ``name`` to the tensor ``target``."""
+    """Return copies of the nodes of a chain (the last one first), from the tensor ``name`` to the tensor ``target``."""
     made = []
     for number, move in enumerate(reversed(chain)):
         output = target if number == len(chain) - 1 else f"{target}/move{number}"
@@ -273,7 +288,7 @@ TABLE_MOVES = frozenset({"Expand", "Flatten", "Gather", "Identity", "Reshape", "
 
 
 def _moves_before(network: _Network, name: str) -> Nodes:
-    """Return the nodes that move a constant of bytes to ``name``, the last one first; none where it is no such."""
+    """Return the nodes that move a constant of bytes to ``name``, the last one first; empty for other tensors."""
     chain: Nodes = []
     makers = network.makers
     while name in makers and makers[name].op_type in TABLE_MOVES:

@@ -1,8 +1,7 @@
-"""The graph: what the frontend makes and the passes rewrite. Frozen; every rewrite makes a new one.
+"""The graph: the frontend makes it and the passes rewrite it. It is frozen; every rewrite makes a new one.
 
 Operators keep their ONNX names and meaning, so that a graph can be written back as ONNX and run after every pass
-(``frontend/onnx_writer.py``). Tensors are named; constants are numpy arrays; shapes are tuples with batch first.
-"""
+(``frontend/onnx_writer.py``). Tensors are named; constants are numpy arrays; shapes are tuples with batch first."""
 
 from __future__ import annotations
 
@@ -24,13 +23,11 @@ FLOAT = "float32"
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. An input that the model leaves out is the empty string; ``outputs`` are tensor names.
+    """One operation. A missing input is the empty string; ``outputs`` are tensor names.
 
-    ``origin`` is the model's operator, once a pass has written it as another; ``macs`` its multiply-accumulates
-    where its weights do not tell.
-
-    The last ``captured`` of its inputs are none of the operator's own: graphs in its attributes read them by name.
-    """
+    ``origin`` is the model's operator if a pass has replaced it; ``macs`` its multiply-accumulates if its weights do
+    not tell. The last ``captured`` of its inputs are not the operator's own: graphs in its attributes read them by
+    name."""
 
     name: str
     op: str
@@ -43,13 +40,15 @@ class Node:
 
     @property
     def output(self) -> str:
+        """The name of the first output."""
         return self.outputs[0]
 
     def input(self, index: int) -> str:
-        """Name of an input, empty when absent."""
+        """Return the name of an input, empty if it is absent."""
         return self.inputs[index] if index < len(self.inputs) else ""
 
     def replace(self, **values: Any) -> Node:
+        """Return the node with other fields."""
         return dataclasses.replace(self, **values)
 
 
@@ -57,9 +56,8 @@ class Node:
 class GraphPort:
     """An input or output of the network: its name and shape for the user, and the tensor that holds it.
 
-    ``order`` is the position in that tensor of every element, None where they lie in order. With ``packing`` it is the
-    position in the image which the host packs into that tensor.
-    """
+    ``order`` is the position in that tensor of every element, None if they lie in order. With ``packing`` it is the
+    position in the image which the host packs into that tensor."""
 
     name: str
     shape: Shape
@@ -69,17 +67,19 @@ class GraphPort:
     type: str = FLOAT
     """numpy's name of the type in the model's file."""
     quantized: TensorScale | None = None
-    """Where the user's array holds bytes of this scale; unsigned ones are larger by 128. The graph's tensor holds the
-    real numbers that they mean."""
+    """The scale and zero point if the user's array holds bytes; unsigned ones are larger by 128.
+
+    The graph's tensor holds the real numbers."""
 
 
 Interval = tuple[float, float]
-"""The lowest and the highest value that a tensor may have; infinite where nothing is known."""
+"""The lowest and the highest value that a tensor may have; infinite if nothing is known."""
 
 
 class Within(NamedTuple):
-    """The bound of a tensor that holds values which ``source`` has room for, or ``differences`` of two of them; they go
-    further down by ``margin``."""
+    """The bound of a tensor that holds values of ``source``, or ``differences`` of two of them.
+
+    They may be lower by ``margin``."""
 
     source: str
     differences: bool = False
@@ -88,10 +88,10 @@ class Within(NamedTuple):
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in an order that respects their dataflow. ``types``: numpy's names, of tensors that are not real numbers;
-    real ones are in single precision, whatever the model's file says. ``bounds``: what the pass that made a tensor
-    knows of its values, whatever the inputs are; beyond an interval nothing that reads the tensor tells values apart.
-    """
+    """A network: nodes in an order that respects their dataflow, and what is known of its tensors.
+
+    ``types``: numpy's names, for tensors that are not real numbers; real ones are in single precision. ``bounds``: what
+    the pass that made a tensor knows of its values, for all inputs; beyond the bound no reader tells values apart."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -105,15 +105,16 @@ class Graph:
     states: tuple[State, ...] = ()
 
     def type(self, name: str) -> str:
-        """numpy's name of a tensor's type."""
+        """Return numpy's name of a tensor's type."""
         return self.types.get(name, FLOAT)
 
     def consumers(self) -> Mapping[str, Sequence[Node]]:
-        """Tensor -> nodes that read it, once per reading input."""
+        """Return tensor -> nodes that read it, once per reading input."""
         return self._consumers
 
     @cached_property
     def _consumers(self) -> dict[str, list[Node]]:
+        """The cached result of :meth:`consumers`."""
         readers: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in node.inputs:
@@ -121,27 +122,31 @@ class Graph:
         return readers
 
     def output_tensors(self) -> frozenset[str]:
+        """Return the tensors of the outputs."""
         return self._output_tensors
 
     @cached_property
     def _output_tensors(self) -> frozenset[str]:
+        """The cached result of :meth:`output_tensors`."""
         return frozenset(port.tensor for port in self.outputs)
 
     def is_constant(self, name: str) -> bool:
+        """Tell whether a tensor is a constant."""
         return name in self.constants
 
     def replace(self, **values: Any) -> Graph:
+        """Return the graph with other fields."""
         return dataclasses.replace(self, **values)
 
     def with_nodes(self, nodes: Iterable[Node], constants: Mapping[str, np.ndarray] | None = None) -> Graph:
-        """The same graph with other nodes; constants are added, and those that nobody reads are dropped."""
+        """Return the same graph with other nodes; constants are added, and unread ones are dropped."""
         nodes = tuple(nodes)
         read = {name for node in nodes for name in node.inputs}
         merged = {**self.constants, **(constants or {})}
         return self.replace(nodes=nodes, constants={name: value for name, value in merged.items() if name in read})
 
     def part(self, nodes: Iterable[Node]) -> Graph:
-        """Some of the nodes, with the constants and shapes of what they read and make."""
+        """Return a graph of some of the nodes, with the constants and shapes of what they read and make."""
         nodes = tuple(nodes)
         names = dict.fromkeys(name for node in nodes for name in (*node.inputs, *node.outputs))
         constants, shapes, types = ({name: known[name] for name in names if name in known}
@@ -149,7 +154,7 @@ class Graph:
         return self.replace(nodes=nodes, constants=constants, shapes=shapes, types=types)
 
     def text(self) -> str:
-        """One line a tensor or node; constants by shape and type."""
+        """Return the graph as text, one line a tensor or node; constants by shape and type."""
         lines = [f"graph {self.name} opset={self.opset}"]
         lines += [f"input {port.name}: {_shape(port.shape)} in {port.tensor}" for port in self.inputs]
         lines += [f"constant {name}: {value.dtype}{_shape(value.shape)}" for name, value in self.constants.items()]
@@ -158,10 +163,12 @@ class Graph:
         return "\n".join(lines) + "\n"
 
     def _node_text(self, node: Node) -> str:
+        """Return a node as text."""
         attributes = "".join(f" {key}={value}" for key, value in sorted(node.attributes.items()))
         shape = _shape(self.shapes.get(node.output, ()))
         return f"{', '.join(node.outputs)} = {node.op}({', '.join(node.inputs)}){attributes} : {shape}"
 
 
 def _shape(shape: Shape) -> str:
+    """Return a shape as text, such as ``[1x3x8x8]``."""
     return "[" + "x".join(map(str, shape)) + "]"

@@ -19,17 +19,17 @@ NUMBERS: dict[int, str] = {
     onnx.TensorProto.INT32: "int32", onnx.TensorProto.INT64: "int64", onnx.TensorProto.UINT8: "uint8",
     onnx.TensorProto.UINT16: "uint16", onnx.TensorProto.UINT32: "uint32", onnx.TensorProto.UINT64: "uint64",
 }
-"""Types of inputs and outputs, and numpy's names of them."""
+"""Types of inputs and outputs -> numpy's names of them."""
 
 
 def true_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """Without weights, which old files list too."""
+    """Return the inputs without weights, which old files list too."""
     weights = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in weights]
 
 
 def type_name(value: onnx.ValueInfoProto, kind: str = "input") -> str:
-    """numpy's name of its type. Raises CompileError for what holds no numbers."""
+    """Return numpy's name of a tensor's type. Raise CompileError for types that are not numbers."""
     number = value.type.tensor_type.elem_type
     if number not in NUMBERS:
         known = number in onnx.TensorProto.DataType.values()
@@ -40,9 +40,10 @@ def type_name(value: onnx.ValueInfoProto, kind: str = "input") -> str:
 
 
 def settle_inputs(graph: onnx.GraphProto, shapes: Sizes, fixed: Values) -> None:
-    """Sizes that are open become those of ``shapes``, everywhere where they have the same name; a batch that is open
-    then becomes 1. Inputs of ``fixed`` become constants. Raises CompileError for any other size that is open, and for
-    ``shapes`` and values that do not fit."""
+    """Set all open sizes of inputs, and turn inputs of ``fixed`` into constants.
+
+    Open sizes become those of ``shapes``, wherever they have the same name; a batch that is still open becomes 1. Raise
+    CompileError for any other open size, and for ``shapes`` and values that do not fit."""
     arrays = {name: _array(graph, name, value) for name, value in fixed.items()}
     fix_shapes(graph, {**_sizes_of(graph, arrays), **shapes})
     for value in [value for value in graph.input if value.name in arrays]:
@@ -51,7 +52,7 @@ def settle_inputs(graph: onnx.GraphProto, shapes: Sizes, fixed: Values) -> None:
 
 
 def fix_shapes(graph: onnx.GraphProto, shapes: Sizes) -> None:
-    """The sizes alone; see :func:`settle_inputs`."""
+    """Set all open sizes of inputs; see :func:`settle_inputs`."""
     inputs = true_inputs(graph)
     symbols = _symbols(inputs, shapes)
     for value in inputs:
@@ -75,7 +76,7 @@ def fix_shapes(graph: onnx.GraphProto, shapes: Sizes) -> None:
 
 
 def _symbols(inputs: Sequence[onnx.ValueInfoProto], shapes: Sizes) -> dict[str, int]:
-    """The sizes that ``shapes`` gives by their names. Raises CompileError for a name that is none."""
+    """Return the sizes that ``shapes`` gives by their names. Raise CompileError for an unknown name."""
     names = {value.name for value in inputs}
     symbols = dict.fromkeys(entry.dim_param for value in inputs for entry in value.type.tensor_type.shape.dim
                             if entry.dim_param)
@@ -90,11 +91,12 @@ def _symbols(inputs: Sequence[onnx.ValueInfoProto], shapes: Sizes) -> dict[str, 
 
 
 def names_of(values: Sequence[onnx.ValueInfoProto]) -> list[str]:
+    """Return the names of tensors."""
     return [value.name for value in values]
 
 
 def _give(value: onnx.ValueInfoProto, sizes: Sequence[int], known: Mapping[str, int]) -> dict[str, int]:
-    """Sets the sizes of an input, and says which names have which size; ``known`` are those of other inputs."""
+    """Set the sizes of an input, and return the size of each name; ``known`` are those of other inputs."""
     kind = value.type.tensor_type
     if not kind.HasField("shape"):
         kind.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in sizes)
@@ -113,7 +115,7 @@ def _give(value: onnx.ValueInfoProto, sizes: Sequence[int], known: Mapping[str, 
 
 
 def _open(value: onnx.ValueInfoProto) -> Iterator[onnx.TensorShapeProto.Dimension | None]:
-    """Its dimensions, None for those of a known size."""
+    """Yield an input's dimensions, None for those of a known size."""
     kind = value.type.tensor_type
     if not kind.HasField("shape"):
         raise refuse(f"input {value.name!r}", "no shape", "a shape of fixed sizes",
@@ -123,6 +125,7 @@ def _open(value: onnx.ValueInfoProto) -> Iterator[onnx.TensorShapeProto.Dimensio
 
 
 def _open_dimension(value: onnx.ValueInfoProto, axis: int, found: onnx.TensorShapeProto.Dimension) -> CompileError:
+    """Return the error for an open size, with an example of --shape."""
     sizes = [entry.dim_value if entry.dim_value > 0 else entry.dim_param or "?"
              for entry in value.type.tensor_type.shape.dim]
     example = ",".join(str(size) if isinstance(size, int) else "1" if number == 0 else "224"
@@ -132,14 +135,16 @@ def _open_dimension(value: onnx.ValueInfoProto, axis: int, found: onnx.TensorSha
 
 
 def _unfit(name: str, found: object, allowed: str) -> CompileError:
+    """Return the error for a --shape that does not fit."""
     return refuse(f"--shape {name}", found, allowed, "give the sizes of an input, --shape NAME:1,3,224,224, or one by "
                   "its name, --shape batch=1")
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
 def _array(graph: onnx.GraphProto, name: str, value: ArrayLike) -> np.ndarray:
-    """The value in the type of the input. Raises CompileError for an unknown input, and for what its type cannot
-    hold."""
+    """Return the value in the type of the input.
+
+    Raise CompileError for an unknown input, and for a value that its type cannot hold."""
     inputs = {entry.name: entry for entry in true_inputs(graph)}
     if name not in inputs:
         raise _unlike(name, "no such input", f"inputs {', '.join(map(repr, inputs))}")
@@ -158,14 +163,14 @@ def _array(graph: onnx.GraphProto, name: str, value: ArrayLike) -> np.ndarray:
 
 
 def _sizes_of(graph: onnx.GraphProto, arrays: Mapping[str, np.ndarray]) -> dict[str, Sequence[int]]:
-    """Sizes of inputs that are open, where the value says them."""
+    """Return the open sizes of inputs that their fixed values tell."""
     return {value.name: arrays[value.name].shape for value in true_inputs(graph)
             if value.name in arrays and arrays[value.name].ndim == len(value.type.tensor_type.shape.dim) > 0
             and arrays[value.name].size > 1}
 
 
 def _fitted(value: onnx.ValueInfoProto, array: np.ndarray) -> np.ndarray:
-    """The value in the shape of its input. Raises CompileError."""
+    """Return the value in the shape of its input. Raise CompileError if it does not fit."""
     shape = tuple(entry.dim_value for entry in value.type.tensor_type.shape.dim)
     if array.size == 1:
         return np.full(shape, array.reshape(()), array.dtype)
@@ -176,4 +181,5 @@ def _fitted(value: onnx.ValueInfoProto, array: np.ndarray) -> np.ndarray:
 
 
 def _unlike(name: str, found: object, allowed: str) -> CompileError:
+    """Return the error for a --fix that does not fit."""
     return refuse(f"--fix {name}", found, allowed, "give an input its value: --fix NAME=16000, or --fix NAME=1,2,3")

@@ -1,8 +1,7 @@
 """What is known of an ONNX model when compiling: shapes, types and constants, found together.
 
-A shape that is found makes constants of the nodes that ask for it, and such a constant makes shapes known: so both are
-found in rounds, until nothing new comes. Large constants are kept aside, for shape inference copies the model.
-"""
+A known shape makes constants of the nodes that ask for it, and such a constant makes shapes known. So both are found in
+rounds, until nothing new comes. Large constants are kept aside, because shape inference copies the model."""
 
 from __future__ import annotations
 
@@ -25,7 +24,9 @@ MOST_ROUNDS = 64
 
 @dataclass(frozen=True)
 class Known:
-    """``nodes`` that are no constants; ``types``: numpy's names, where they are not FLOAT."""
+    """The knowledge of a model: ``nodes`` that are no constants, shapes, constants, and types that are not FLOAT.
+
+    Types have numpy's names."""
 
     nodes: tuple[onnx.NodeProto, ...]
     shapes: Mapping[str, Shape]
@@ -34,8 +35,9 @@ class Known:
 
 
 def find_known(model: onnx.ModelProto) -> Known:
-    """Of a model whose inputs have fixed shapes, which this changes. Raises WeftError for shapes that do not fit their
-    operators, and for what is too large."""
+    """Return what is known of a model whose inputs have fixed shapes; the model is changed.
+
+    Raise WeftError for shapes that do not fit their operators, and for tensors that are too large."""
     proto = model.graph
     folder = Folder(model, {tensor.name: _array(tensor) for tensor in proto.initializer}, {})
     given = {value.name for value in proto.input}
@@ -57,7 +59,7 @@ def find_known(model: onnx.ModelProto) -> Known:
 
 
 def drop_unread_nodes(graph: onnx.GraphProto) -> None:
-    """Those that no output needs."""
+    """Remove the nodes that no output needs."""
     needed, kept = {value.name for value in graph.output}, []
     for node in reversed(graph.node):
         if needed.intersection(node.output):
@@ -68,7 +70,7 @@ def drop_unread_nodes(graph: onnx.GraphProto) -> None:
 
 
 def _tell(graph: onnx.GraphProto, constants: Mapping[str, np.ndarray], given: set[str]) -> None:
-    """Constants that may be shapes go into the model, of others only what they are."""
+    """Put constants that may be shapes into the model; of others only their type and shape."""
     for name, value in constants.items():
         if value.size <= TOLD:
             graph.initializer.append(numpy_helper.from_array(value, name))
@@ -78,7 +80,7 @@ def _tell(graph: onnx.GraphProto, constants: Mapping[str, np.ndarray], given: se
 
 
 def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Every shape that onnx finds, none of them too large. Raises WeftError."""
+    """Return the model with every shape that onnx finds. Raise WeftError for a wrong or too large one."""
     inferred = model
     _forget_open(model.graph)
     for propagate in (False, True):  # with data it computes them too, be they ever so many: so first without
@@ -97,7 +99,7 @@ def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _forget_open(graph: onnx.GraphProto) -> None:
-    """Names that an earlier round gave to sizes which it did not know: onnx would keep them."""
+    """Remove names of unknown sizes from an earlier round, which onnx would keep."""
     kept = [value for value in graph.value_info if _is_known(value)]
     del graph.value_info[:]
     graph.value_info.extend(kept)
@@ -107,11 +109,13 @@ def _forget_open(graph: onnx.GraphProto) -> None:
 
 
 def _is_known(value: onnx.ValueInfoProto) -> bool:
+    """Tell whether all sizes of a tensor are known."""
     return value.type.tensor_type.HasField("shape") and all(
         entry.HasField("dim_value") for entry in value.type.tensor_type.shape.dim)
 
 
 def _value_shapes(graph: onnx.GraphProto) -> dict[str, Shape]:
+    """Return the known shapes of a graph's tensors."""
     shapes: dict[str, Shape] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         if _is_known(value):
@@ -120,12 +124,14 @@ def _value_shapes(graph: onnx.GraphProto) -> dict[str, Shape]:
 
 
 def _value_types(graph: onnx.GraphProto) -> dict[str, str]:
+    """Return numpy's names of the types that are not FLOAT."""
     kinds = {value.name: onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name
              for value in (*graph.input, *graph.value_info, *graph.output) if value.type.tensor_type.elem_type}
     return {name: kind for name, kind in kinds.items() if kind != FLOAT}
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray:
+    """Return a constant as an array. Raise CompileError if it cannot be read."""
     try:
         return numpy_helper.to_array(tensor)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Multiply-accumulates of a model's operators, as drawn: what the machine's share of a network is counted in."""
+"""Multiply-accumulates of a model's operators, as drawn: the unit of the machine's share of a network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from weft.tmodel.onnx_work import MACS
 
 
 def macs_of(graph: Graph, node: Node) -> int:
-    """Return those of one node; 0 for what is no product of matrices, convolution or recurrent layer."""
+    """Return the multiply-accumulates of a node: a matrix product, convolution or recurrent layer; else 0."""
     count = MACS.get(node.op)
     if count is None:
         return 0
@@ -16,4 +16,5 @@ def macs_of(graph: Graph, node: Node) -> int:
 
 
 def _shape(graph: Graph, name: str) -> Shape:
+    """Return the shape of a tensor or constant."""
     return tuple(graph.constants[name].shape) if graph.is_constant(name) else graph.shapes.get(name, ())

@@ -1,8 +1,7 @@
-"""ONNX file -> graph: sizes that are open given (``inputs.py``), shapes inferred and constants folded (``known.py``).
+"""Read an ONNX file as a graph: open sizes are set (``inputs.py``), shapes inferred and constants folded.
 
-Opsets 7 and newer. Differences between opsets that concern us (where a number is an attribute in one and an input
-in another) are evened out where the operator is handled, by ``passes/normalise.py``.
-"""
+Opsets 7 and newer are read. Differences between opsets that concern us (a number may be an attribute in one and an
+input in another) are evened out where the operator is handled, by ``passes/normalise.py``."""
 
 from __future__ import annotations
 
@@ -33,19 +32,18 @@ from weft.support.files import read_bytes
 from weft.tmodel.onnx_bounds import captured, check_content, check_names, check_opset, graphs
 
 MOST_BYTES = 512 << 20
-"""Of a model's file: more constants than any preset's DRAM holds."""
+"""The most bytes of a model's file: more constants than any preset's DRAM holds."""
 MOST_COMPUTED = 1 << 12
-"""Nodes that are left when constants are folded: ResNet-152 has 520."""
+"""The most nodes left after constants are folded: ResNet-152 has 520."""
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
 CASTS = frozenset({"Cast", "CastLike"})
 
 
 def load_onnx(path: Path, outputs: Sequence[str], shapes: Sizes, fixed: Values) -> onnx.ModelProto:
-    """The model in a file, ending at the tensors ``outputs`` where some are given, its inputs of fixed sizes or of
-    ``fixed`` values, its choices made where their conditions are known.
+    """Return the model in a file, ending at the tensors ``outputs`` if some are given.
 
-    Raises CompileError for a file that is missing, broken or of an open shape, and for an output that it has not.
-    """
+    Its inputs have fixed sizes or ``fixed`` values, and choices with known conditions are made. Raise CompileError for
+    a file that is missing, damaged or of an open shape, and for an unknown output."""
     model = _load(path)
     for graph in graphs(model.graph):
         _name_first_outputs(graph)
@@ -59,8 +57,9 @@ def load_onnx(path: Path, outputs: Sequence[str], shapes: Sizes, fixed: Values) 
 
 
 def to_graph(model: onnx.ModelProto, name: str) -> Graph:
-    """The model as a graph: constants folded, every shape known, real numbers in single precision. Raises CompileError
-    for shapes that are not."""
+    """Return the model as a graph: constants folded, every shape known, real numbers in single precision.
+
+    Raise CompileError for shapes that are not known."""
     inputs = {value.name: type_name(value) for value in true_inputs(model.graph)}
     outputs = {value.name: type_name(value, "output") for value in model.graph.output
                if value.type.tensor_type.elem_type}
@@ -74,6 +73,7 @@ def to_graph(model: onnx.ModelProto, name: str) -> Graph:
 
 
 def _load(path: Path) -> onnx.ModelProto:
+    """Return the checked model of a file. Raise CompileError if it is no valid model."""
     content = read_bytes(path, "model file", "give an .onnx, .pb or .tflite file", MOST_BYTES)
     try:
         model = onnx.ModelProto.FromString(content)
@@ -94,8 +94,9 @@ def _load(path: Path) -> onnx.ModelProto:
 
 
 def _add_shapes_of_outputs(model: onnx.ModelProto) -> None:
-    """Where the file leaves them out: the checker wants them, onnxruntime does not. Raises onnx's own error where they
-    follow from nothing."""
+    """Add shapes of outputs that the file leaves out, which the checker needs.
+
+    Raise onnx's own error if they follow from nothing."""
     open_ones = [value for value in model.graph.output
                  if value.type.tensor_type.elem_type and not value.type.tensor_type.HasField("shape")]
     if open_ones:
@@ -107,7 +108,7 @@ def _add_shapes_of_outputs(model: onnx.ModelProto) -> None:
 
 
 def _drop_functions(model: onnx.ModelProto) -> None:
-    """Functions of the model itself that nobody calls. Raises WeftError for a call: they may call each other."""
+    """Remove the model's own functions that nobody calls. Raise WeftError for a call."""
     own = {(function.domain, function.name) for function in model.functions}
     for node in (node for graph in graphs(model.graph) for node in graph.node):
         if (node.domain, node.op_type) in own:
@@ -117,7 +118,7 @@ def _drop_functions(model: onnx.ModelProto) -> None:
 
 
 def _need_text(graph: onnx.GraphProto) -> None:
-    """protobuf gives a name that is no UTF-8 as bytes."""
+    """Raise CompileError for a name that is not UTF-8, which protobuf gives as bytes."""
     names = [value.name for value in (*graph.input, *graph.output, *graph.initializer)]
     for node in graph.node:
         names += [node.name, node.op_type, *node.input, *node.output]
@@ -127,7 +128,7 @@ def _need_text(graph: onnx.GraphProto) -> None:
 
 
 def _name_first_outputs(graph: onnx.GraphProto) -> None:
-    """A node is known by its first output: recurrent layers leave it out where only their last state is wanted."""
+    """Name the first output of each node, by which nodes are known; recurrent layers may leave it out."""
     used = {name for node in graph.node for name in (*node.input, *node.output)}
     for number, node in enumerate(graph.node):
         if node.output and not node.output[0]:
@@ -138,14 +139,16 @@ def _name_first_outputs(graph: onnx.GraphProto) -> None:
 
 
 def _drop_last_empty(graph: onnx.GraphProto) -> None:
-    """Drop inputs that are left out behind a node's last one: onnxruntime 1.31 ends with a fault of memory where a
-    LayerNormalization has one."""
+    """Remove empty inputs at the end of nodes, for which onnxruntime 1.31 may crash.
+
+    It happens with a LayerNormalization."""
     for node in graph.node:
         while node.input and not node.input[-1]:
             del node.input[-1]
 
 
 def _choose_outputs(graph: onnx.GraphProto, outputs: Sequence[str]) -> None:
+    """Let the model end at the given tensors. Raise CompileError for an unknown one."""
     made = dict.fromkeys(name for node in graph.node for name in node.output if name)
     for name in outputs:
         if name not in made:
@@ -155,13 +158,14 @@ def _choose_outputs(graph: onnx.GraphProto, outputs: Sequence[str]) -> None:
 
 
 def unknown_output(name: str, ends: Sequence[str], names: Sequence[str]) -> CompileError:
-    """The error for an output that a network with these ``ends`` and other ``names`` has not."""
+    """Return the error for an output that a network with these ``ends`` and other ``names`` does not have."""
     near = difflib.get_close_matches(name, names, 1, 0.6)
     return refuse("--end", repr(name), f"a tensor of the network, such as its ends {', '.join(map(repr, ends))}",
                   f"did you mean {near[0]!r}?" if near else "choose one of them")
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """Return a node's attributes. Raise CompileError if they cannot be read."""
     try:
         return {attribute.name: _plain(onnx.helper.get_attribute_value(attribute)) for attribute in node.attribute}
     except Exception as error:
@@ -170,7 +174,7 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """bytes -> str, lists -> tuples, tensors -> arrays."""
+    """Return an attribute with bytes as str, lists as tuples and tensors as arrays."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, onnx.TensorProto):
@@ -179,7 +183,7 @@ def _plain(value: Any) -> Any:
 
 
 def _node(node: onnx.NodeProto, types: Mapping[str, str]) -> Node:
-    """A cast to the type that a tensor has does nothing."""
+    """Return a node of the graph; a cast to the type that the tensor has becomes Identity."""
     name = node.name or node.output[0]
     if node.op_type in CASTS and types.get(node.input[0], FLOAT) == types.get(node.output[0], FLOAT):
         return Node(name, "Identity", (node.input[0],), tuple(node.output))
@@ -190,6 +194,7 @@ def _node(node: onnx.NodeProto, types: Mapping[str, str]) -> Node:
 
 def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[str, str],
               outputs: Mapping[str, str]) -> Graph:
+    """Return the graph of a model, given what is known of it. Raise CompileError for unknown shapes."""
     shapes, types, constants = known.shapes, known.types, known.constants
     nodes = tuple(_node(node, types) for node in known.nodes)
     for node in nodes:

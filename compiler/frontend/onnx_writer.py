@@ -1,4 +1,4 @@
-"""Graph -> ONNX model, to run it in floating point after any pass, and for the part that runs on the host."""
+"""Write a graph as an ONNX model, to run it in floating point after any pass, and for the host's subgraphs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from onnx import helper, numpy_helper
 from weft.compiler.frontend.graph import Graph, Node
 
 IR_VERSION = 10
-"""Old enough for every onnxruntime in use."""
+"""The version of the ONNX format, old enough for every onnxruntime in use."""
 
 TOLD = 1024
-"""Elements of a constant that may be a shape, so that shape inference is told its values."""
+"""The most elements of a constant that may be a shape, so that shape inference gets its values."""
 
 
 def to_onnx(graph: Graph, outputs: Sequence[str] | None = None, extra: Sequence[Node] = (),
             constants: Mapping[str, np.ndarray] | None = None) -> onnx.ModelProto:
-    """The graph as a model with the given output tensors (default: its own); ``extra`` nodes read its tensors."""
+    """Return the graph as a model with the given output tensors (default: its own).
+
+    ``extra`` nodes read its tensors."""
     names = [port.tensor for port in graph.outputs] if outputs is None else list(outputs)
     inputs = [_value(graph, port.tensor) for port in graph.inputs]
     nodes: list[onnx.NodeProto] = []
@@ -33,7 +35,7 @@ def to_onnx(graph: Graph, outputs: Sequence[str] | None = None, extra: Sequence[
 
 def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Sequence[str],
                  outputs: Sequence[str]) -> onnx.ModelProto:
-    """Some nodes of the graph as a model of its own, between the given tensors."""
+    """Return some nodes of the graph as a model of its own, between the given tensors."""
     read = {name for node in nodes for name in node.inputs}
     weights = {name: value for name, value in graph.constants.items() if name in read}
     made = [entry for node in nodes for entry in (_fake_quantize(graph, node, weights) if node.op == "FakeQuantize"
@@ -49,7 +51,7 @@ def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Sequence[str],
 
 def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoProto],
            outputs: list[onnx.ValueInfoProto], weights: Mapping[str, np.ndarray], opset: int) -> onnx.ModelProto:
-    """Shape inference copies a model several times, so large weights join it behind that."""
+    """Return a model with inferred shapes; large weights are added after inference, which copies the model."""
     known = [_weight(value, key) for key, value in weights.items() if value.size <= TOLD]
     shaped = [helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
               for key, value in weights.items() if value.size > TOLD]
@@ -63,22 +65,25 @@ def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoPr
 
 
 def _weight(value: np.ndarray, name: str) -> onnx.TensorProto:
+    """Return a constant of the model."""
     return numpy_helper.from_array(np.asarray(value, order="C"), name)
 
 
 def _value(graph: Graph, name: str) -> onnx.ValueInfoProto:
+    """Return the declaration of a tensor."""
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(graph.type(name)))
     return helper.make_tensor_value_info(name, kind, graph.shapes[name])
 
 
 # -- nodes of ours in operators of ONNX ----------------------------------------------------------------------------
 def _plain(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    """Return a node that ONNX knows, named by its output, since a node of the model may have become several."""
     return [node_to_onnx(node.replace(name=node.output))]  # a node of the model may have become several
 
 
 def _gathered(node: Node, sources: Sequence[str], indices: np.ndarray,
               weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
-    """Elements of flattened ``sources``, one behind the other and behind them a zero, by position."""
+    """Return nodes that gather elements of flattened ``sources`` (in a row, then a zero) by position."""
     prefix = f"{node.output}/export"
     weights |= {f"{prefix}/flat": np.array([-1], np.int64), f"{prefix}/zero": np.zeros(1, np.float32),
                 f"{prefix}/indices": indices}
@@ -90,6 +95,7 @@ def _gathered(node: Node, sources: Sequence[str], indices: np.ndarray,
 
 
 def _view(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    """Return the nodes of ONNX for a View."""
     _, channels, height, width = graph.shapes[node.output]
     pixels = graph.shapes[node.input(0)][2] * graph.shapes[node.input(0)][3]
     chosen = (node.attributes["offset"] + node.attributes["pitch"] * np.arange(height)[:, None]
@@ -98,6 +104,7 @@ def _view(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx
 
 
 def _assemble(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    """Return the nodes of ONNX for an Assemble."""
     _, channels, height, width = graph.shapes[node.output]
     sizes = [graph.shapes[name][1:] for name in node.inputs]
     indices = np.full((channels, height * width), sum(math.prod(size) for size in sizes))
@@ -111,10 +118,12 @@ def _assemble(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[
 
 
 def _product(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    """Return the node of ONNX for a Product."""
     return [helper.make_node("Einsum", node.inputs, node.outputs, name=node.output, equation="bkhw,bnko->bnhw")]
 
 
 def _enlarge(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    """Return the node of ONNX for an Enlarge."""
     scales = f"{node.output}/export/scales"
     weights[scales] = np.array([1, 1, *node.attributes["factors"]], np.float32)
     return [helper.make_node("Resize", [node.input(0), "", scales], node.outputs, name=node.output, mode="nearest",
@@ -122,6 +131,7 @@ def _enlarge(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[o
 
 
 def _gate(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    """Return the nodes of ONNX for a Gate."""
     source, prefix = node.input(0), f"{node.output}/export"
     names = {key: f"{prefix}/{key}" for key in ("offset", "zero", "limit")}
     weights |= {name: np.array(node.attributes.get(key, 0.0), np.float32) for key, name in names.items()}
@@ -131,6 +141,7 @@ def _gate(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx
 
 
 def _scale_channels(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    """Return the nodes of ONNX for a ScaleChannels."""
     image, factors = node.inputs
     prefix = f"{node.output}/export"
     names = {key: f"{prefix}/{key}" for key in ("first", "second", "axis")}
@@ -140,7 +151,9 @@ def _scale_channels(graph: Graph, node: Node, weights: dict[str, np.ndarray]) ->
 
 
 def function_nodes(node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
-    """A function of one number: an operator of ONNX, or a ``Function`` of several steps (``lowering/rules.py``)."""
+    """Return the nodes of a function of one number: an ONNX operator, or a ``Function`` of several steps.
+
+    Steps are explained in ``lowering/rules.py``."""
     if node.op != "Function":
         return [node_to_onnx(node.replace(name=node.output))]
     made, names = [], [node.input(0)]
@@ -158,6 +171,7 @@ def function_nodes(node: Node, weights: dict[str, np.ndarray]) -> list[onnx.Node
 
 
 def _fake_quantize(graph: Graph, node: Node, weights: dict[str, np.ndarray]) -> list[onnx.NodeProto]:
+    """Return the nodes of ONNX for a FakeQuantize."""
     prefix = f"{node.output}/export"
     names = [f"{prefix}/scale", f"{prefix}/zero"]
     weights |= {names[0]: np.array(node.attributes["scale"], np.float32),
@@ -173,6 +187,7 @@ EXPAND: dict[str, Callable[[Graph, Node, dict[str, np.ndarray]], list[onnx.NodeP
 
 
 def node_to_onnx(node: Node) -> onnx.NodeProto:
+    """Return a node whose operator ONNX knows."""
     attributes = {key: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
                   for key, value in node.attributes.items()}
     inputs = node.inputs[:len(node.inputs) - node.captured]

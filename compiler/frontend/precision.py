@@ -1,7 +1,6 @@
-"""Real numbers of an ONNX model in single precision, whatever the file has: the machine's fixed point follows later.
+"""Convert an ONNX model to single precision, whatever the file has; the machine's numbers follow later.
 
-Casts from one real type to another then do nothing, and become Identity.
-"""
+Casts from one real type to another then do nothing, and become Identity."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype"})
 
 
 def is_half(model: onnx.ModelProto) -> bool:
-    """Whether anything in it has fewer bits than single precision."""
+    """Tell whether anything in a model has fewer bits than single precision."""
     half = OTHER_REALS - {TensorProto.DOUBLE}
     return any(kind in half for graph in graphs(model.graph) for kind in _types(graph))
 
 
 def to_single(model: onnx.ModelProto) -> None:
-    """Weights, constants, casts, inputs and outputs."""
+    """Convert weights, constants, casts, inputs and outputs to single precision."""
     for graph in graphs(model.graph):
         for tensor in graph.initializer:
             _convert(tensor)
@@ -40,6 +39,7 @@ def to_single(model: onnx.ModelProto) -> None:
 
 
 def _convert(tensor: onnx.TensorProto) -> None:
+    """Convert a constant to single precision."""
     if tensor.data_type in OTHER_REALS:
         with np.errstate(over="ignore"):
             values = numpy_helper.to_array(tensor).astype(np.float32)
@@ -47,6 +47,7 @@ def _convert(tensor: onnx.TensorProto) -> None:
 
 
 def _types(graph: onnx.GraphProto) -> Iterable[int]:
+    """Yield the types that occur in a graph."""
     yield from (tensor.data_type for tensor in graph.initializer)
     yield from (value.type.tensor_type.elem_type for value in (*graph.input, *graph.output))
     for node in graph.node:

@@ -1,8 +1,7 @@
-"""QOperator models -> QDQ: operators that compute on quantised tensors become their twins of real numbers between
-DequantizeLinear and QuantizeLinear. That is what ONNX says they mean.
+"""Convert QOperator models to QDQ: operators on quantised tensors become operators on real numbers.
 
-Constants among their inputs become real numbers at once, so that scales per channel need no opset of their own.
-"""
+They stand between DequantizeLinear and QuantizeLinear, which is what ONNX says they mean. Constants among their inputs
+become real numbers at once, so that scales per channel need no particular opset."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ OURS = ("", "ai.onnx", MICROSOFT)
 
 
 def to_qdq(model: onnx.ModelProto) -> None:
-    """Rewrites the model's own graph. Raises CompileError for an operator that lacks inputs."""
+    """Rewrite the model's own graph. Raise CompileError for an operator that lacks inputs."""
     writer = _Writer(model.graph)
     for node in model.graph.node:
         make = QOPERATORS.get(node.op_type) if node.domain in OURS else None
@@ -42,8 +41,10 @@ def to_qdq(model: onnx.ModelProto) -> None:
 
 
 def _standard(node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return the node, as one of ONNX. Raises CompileError for operators of others: one may have the name of an
-    operator of ONNX and mean something else."""
+    """Return a node as one of ONNX.
+
+    Raise CompileError for operators of other domains: one may have the name of an ONNX operator and mean something
+    else."""
     if node.domain == MICROSOFT and node.op_type in (QUANTIZE, DEQUANTIZE):
         node.domain = ""
     if node.domain not in ("", "ai.onnx"):
@@ -61,17 +62,18 @@ class _Writer:
     known: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Read the graph's constants."""
         self.known = known_constants(self.graph)
 
     def inputs(self, node: onnx.NodeProto, least: int) -> list[str]:
-        """Its inputs, empty where they are left out."""
+        """Return a node's inputs, empty if they are left out. Raise CompileError for fewer than ``least``."""
         if len(node.input) < least or not all(node.input[:least]):
             raise refuse_node(named(node), "inputs", sum(map(bool, node.input)),
                               f"at least {least}, scales and zero points included", "export the model again")
         return [*node.input, *[""] * 9]
 
     def real(self, node: onnx.NodeProto, trio: Sequence[str], number: int, axis: int = 0) -> str:
-        """The real numbers of a quantised input; ``axis`` of scales per channel, where it is a constant."""
+        """Return the real numbers of a quantised input; ``axis``: of a constant's scales per channel."""
         name, scale, zero = trio
         made = f"{node.output[0]}/real{number}"
         if name in self.known and scale in self.known:
@@ -81,7 +83,7 @@ class _Writer:
         return made
 
     def values(self, node: onnx.NodeProto, trio: Sequence[str], axis: int) -> np.ndarray:
-        """The real numbers of a quantised constant."""
+        """Return the real numbers of a quantised constant."""
         name, scale, zero = trio
         check_parameters(named(node), self.known, name, scale, zero, axis)
         values = self.known[name].astype(np.float64)
@@ -90,17 +92,19 @@ class _Writer:
         return np.asarray(((values - zeros) * scales).astype(np.float32))
 
     def constant(self, name: str, value: np.ndarray) -> None:
+        """Add a constant."""
         self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
 
     def node(self, op: str, inputs: Sequence[str], output: str, source: onnx.NodeProto,
              attributes: Sequence[str] = ()) -> None:
+        """Add a node named after ``source``, with some of its attributes."""
         made = helper.make_node(op, [*inputs], [output], name=f"{source.name or source.output[0]}/{op}")
         made.attribute.extend(entry for entry in source.attribute if entry.name in attributes)
         self.nodes.append(made)
 
     def between(self, node: onnx.NodeProto, op: str, inputs: Sequence[str], scale: str, zero: str,
                 attributes: Sequence[str] = ()) -> None:
-        """``op`` of real inputs; its output quantised, or real where there is no ``scale``."""
+        """Add ``op`` on real inputs; its output is quantised, or real without a ``scale``."""
         result = f"{node.output[0]}/real" if scale else node.output[0]
         self.node(op, inputs, result, node, attributes)
         if scale:
@@ -111,6 +115,7 @@ WINDOW = ("auto_pad", "ceil_mode", "count_include_pad", "dilations", "group", "k
 
 
 def _conv(writer: _Writer, node: onnx.NodeProto) -> None:
+    """Convert a QLinearConv."""
     names = writer.inputs(node, 8)
     inputs = [writer.real(node, names[:3], 0), writer.real(node, names[3:6], 1)]
     if names[8]:
@@ -119,7 +124,7 @@ def _conv(writer: _Writer, node: onnx.NodeProto) -> None:
 
 
 def _bias(writer: _Writer, node: onnx.NodeProto, bias: str, *scales: str) -> str:
-    """Whole numbers of the product of the input's and the weights' scales."""
+    """Return the real numbers of a bias, stored in steps of the product of the input's and the weights' scales."""
     if not all(name in writer.known for name in (bias, *scales)):
         raise refuse_node(named(node), f"bias {bias!r}", "a tensor computed at run time", "a constant",
                           "export the model again")
@@ -131,13 +136,14 @@ def _bias(writer: _Writer, node: onnx.NodeProto, bias: str, *scales: str) -> str
 
 
 def _mat_mul(writer: _Writer, node: onnx.NodeProto) -> None:
+    """Convert a QLinearMatMul."""
     names = writer.inputs(node, 8)
     writer.between(node, "MatMul", [writer.real(node, names[:3], 0, -2), writer.real(node, names[3:6], 1, -1)],
                    names[6], names[7])
 
 
 def _gemm(writer: _Writer, node: onnx.NodeProto) -> None:
-    """Its output is real where it has no scale."""
+    """Convert a QGemm; its output is real if it has no scale."""
     names = writer.inputs(node, 6)
     transposed = any(entry.name == "transB" and entry.i for entry in node.attribute)
     inputs = [writer.real(node, names[:3], 0), writer.real(node, names[3:6], 1, 0 if transposed else 1)]
@@ -150,6 +156,7 @@ def _gemm(writer: _Writer, node: onnx.NodeProto) -> None:
 
 
 def _concat(writer: _Writer, node: onnx.NodeProto) -> None:
+    """Convert a QLinearConcat."""
     names = writer.inputs(node, 5)[:len(node.input)]
     trios = [names[place:place + 3] for place in range(2, len(names), 3)]
     writer.between(node, "Concat", [writer.real(node, trio, number) for number, trio in enumerate(trios)], names[0],
@@ -157,6 +164,7 @@ def _concat(writer: _Writer, node: onnx.NodeProto) -> None:
 
 
 def _of_one(op: str, attributes: Sequence[str] = ()) -> Callable[[_Writer, onnx.NodeProto], None]:
+    """Return the conversion of an operator of one quantised tensor."""
     def make(writer: _Writer, node: onnx.NodeProto) -> None:
         names = writer.inputs(node, 4)
         if any(entry.name == "channels_last" and entry.i for entry in node.attribute):
@@ -167,6 +175,7 @@ def _of_one(op: str, attributes: Sequence[str] = ()) -> Callable[[_Writer, onnx.
 
 
 def _of_two(op: str) -> Callable[[_Writer, onnx.NodeProto], None]:
+    """Return the conversion of an operator of two quantised tensors."""
     def make(writer: _Writer, node: onnx.NodeProto) -> None:
         names = writer.inputs(node, 7)
         writer.between(node, op, [writer.real(node, names[:3], 0), writer.real(node, names[3:6], 1)], names[6],
@@ -175,7 +184,7 @@ def _of_two(op: str) -> Callable[[_Writer, onnx.NodeProto], None]:
 
 
 def _dequantize(writer: _Writer, node: onnx.NodeProto) -> None:
-    """Constants become real numbers; a tensor stays as it is."""
+    """Convert a DequantizeLinear: constants become real numbers; a tensor stays as it is."""
     names = writer.inputs(node, 2)
     if names[0] in writer.known and names[1] in writer.known:
         axis = next((entry.i for entry in node.attribute if entry.name == "axis"), 1)
@@ -185,7 +194,7 @@ def _dequantize(writer: _Writer, node: onnx.NodeProto) -> None:
 
 
 def _of_onnx(writer: _Writer, node: onnx.NodeProto) -> None:
-    """onnxruntime's own operator means what ONNX's does."""
+    """Convert onnxruntime's own operator to the same operator of ONNX."""
     made = onnx.NodeProto()
     made.CopyFrom(node)
     made.domain = ""
@@ -207,4 +216,4 @@ QOPERATORS: dict[str, Callable[[_Writer, onnx.NodeProto], None]] = {
     "QLinearSoftmax": _of_one("Softmax", ("axis",)),
     "QuantizeLinear": _of_onnx,
 }
-"""By the operator's name, of ONNX or of onnxruntime's own domain."""
+"""Operator of ONNX or of onnxruntime's own domain -> its conversion."""

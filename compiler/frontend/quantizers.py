@@ -1,8 +1,7 @@
-"""QuantizeLinear and DequantizeLinear -> a graph of real numbers, in which a node FakeQuantize rounds.
+"""Turn QuantizeLinear and DequantizeLinear into a graph of real numbers, in which a node FakeQuantize rounds.
 
-FakeQuantize(x) with ``scale`` and ``zero`` is what DequantizeLinear gives of QuantizeLinear(x): real numbers that a
-signed byte can hold. Nothing that computes is folded over it. Tensors of bytes become the real numbers that they mean.
-"""
+FakeQuantize(x) with ``scale`` and ``zero`` is DequantizeLinear(QuantizeLinear(x)): real numbers that a signed byte can
+encode. Nothing that computes is folded over it. Tensors of bytes become the real numbers that they mean."""
 
 from __future__ import annotations
 
@@ -20,24 +19,27 @@ FAKE_QUANTIZE = "FakeQuantize"
 MOVES = frozenset({"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Max", "MaxPool", "Min", "Pad",
                    "ReduceMax", "ReduceMin", "Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
                    "Transpose", "Unsqueeze", "Upsample"})
-"""Operators that give bytes of the scale that they read: they choose among them."""
+"""Operators whose results have the scale of their input, as they only choose among its bytes."""
 
 PAD_VALUE = 2
 """The input of a Pad that is a byte too."""
 
 
 def has_quantizers(graph: Graph) -> bool:
+    """Tell whether a graph has QuantizeLinear or DequantizeLinear."""
     return any(node.op in (QUANTIZE, DEQUANTIZE) for node in graph.nodes)
 
 
 def with_fake_quantizers(graph: Graph) -> Graph:
-    """Return the same network without QuantizeLinear and DequantizeLinear; those whose scales are found while it runs
-    stay. Raises CompileError for one whose scale is not of the whole tensor, and for what computes on bytes."""
+    """Return the same network without QuantizeLinear and DequantizeLinear.
+
+    Those whose scales are found while it runs stay. Raise CompileError for a scale that is not of the whole tensor, and
+    for operators that compute on bytes."""
     return _Reader(graph).read() if has_quantizers(graph) else graph
 
 
 class _Reader:
-    """``scales`` of tensors of bytes so far, in the graph's order."""
+    """The network while it is rewritten; ``scales`` of tensors of bytes so far, in the graph's order."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -46,6 +48,7 @@ class _Reader:
         self.constants: dict[str, np.ndarray] = {}
 
     def read(self) -> Graph:
+        """Return the network of real numbers."""
         inputs = []
         for port in self.graph.inputs:
             found = self._of_input(port.tensor) if port.type in BYTES else None
@@ -59,7 +62,7 @@ class _Reader:
         return graph.with_nodes(nodes, self.constants)
 
     def _of_input(self, name: str) -> TensorScale | None:
-        """What an input's bytes mean, by the first DequantizeLinear that they come to; None where none does."""
+        """Return the scale of an input's bytes, from the first DequantizeLinear that they reach, or None."""
         for reader in self.consumers.get(name, []):
             if reader.op == DEQUANTIZE and reader.input(0) == name:
                 return self._scale(reader)
@@ -70,6 +73,7 @@ class _Reader:
         return None
 
     def _node(self, node: Node) -> Node:
+        """Return the node that replaces a node."""
         if node.op in (QUANTIZE, DEQUANTIZE) and not self._is_known(node):
             return node
         if node.op == QUANTIZE:
@@ -92,11 +96,11 @@ class _Reader:
         return self._with_real_constants(node, scale)
 
     def _is_known(self, node: Node) -> bool:
-        """Whether its scale and zero point are constants; else it is not for the machine."""
+        """Tell whether a quantizer's scale and zero point are constants; else it is not for the machine."""
         return all(self.graph.is_constant(name) for name in node.inputs[1:] if name)
 
     def _with_real_constants(self, node: Node, scale: TensorScale) -> Node:
-        """Constants of bytes among what a node chooses from become the real numbers that they mean."""
+        """Return a node whose constants of bytes have become real numbers."""
         if node.op in ("Resize", "Upsample") and node.attributes.get("mode", "nearest") != "nearest":
             raise refuse_node(node, "attribute mode", node.attributes["mode"], "nearest, where it reads bytes",
                               "put DequantizeLinear in front of it")
@@ -112,6 +116,7 @@ class _Reader:
         return node.replace(inputs=tuple(names))
 
     def _dequantised(self, node: Node) -> Node:
+        """Return the Identity that replaces a DequantizeLinear. Raise CompileError for other bytes."""
         source, scale = node.input(0), self._scale(node)
         if source not in self.scales:
             raise refuse_node(node, f"input {source!r}", f"{self.graph.type(source)} that no QuantizeLinear made",
@@ -124,7 +129,7 @@ class _Reader:
         return Node(node.name, "Identity", (source,), node.outputs)
 
     def _scale(self, node: Node) -> TensorScale:
-        """Scale and zero point of the whole tensor, the zero point as a signed byte."""
+        """Return the scale and zero point of the whole tensor, the zero point as a signed byte."""
         check_parameters(node, self.graph.constants, node.input(0), node.input(1), node.input(2), 0)
         scale = self.graph.constants[node.input(1)]
         zero = self.graph.constants[node.input(2)] if node.input(2) else np.zeros(1, np.uint8)
@@ -142,5 +147,5 @@ class _Reader:
 
 
 def scale_of(node: Node) -> TensorScale:
-    """Of a node FakeQuantize."""
+    """Return the scale and zero point of a FakeQuantize."""
     return TensorScale(node.attributes["scale"], node.attributes["zero"])

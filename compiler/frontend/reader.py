@@ -1,5 +1,4 @@
-"""Model file -> graph, whatever made it: ``.pb`` is a frozen TensorFlow graph, ``.tflite`` one of TensorFlow Lite,
-everything else ONNX."""
+"""Read a model file as a graph: ``.pb`` is a frozen TensorFlow graph, ``.tflite`` TensorFlow Lite, else ONNX."""
 
 from __future__ import annotations
 
@@ -21,20 +20,19 @@ FROZEN = ".pb"
 """The suffix of TensorFlow's frozen graphs."""
 
 LOADERS = {FROZEN: load_frozen, ".tflite": load_tflite}
-"""By suffix; what else there is, is ONNX."""
+"""Suffix -> its loader; all other files are ONNX."""
 
 
 def read_model(path: Path, outputs: Sequence[str] = (), shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> Graph:
-    """The network up to ``outputs`` (default: the model's own; a frozen graph has none), its inputs of ``shapes``;
-    those that are ``fixed`` are constants.
+    """Return the network up to ``outputs`` (default: the model's own; a frozen graph has none).
 
-    Raises CompileError for a file that is missing, broken or of an open shape, and for an output that it has not.
-    """
+    Its inputs have the sizes in ``shapes``; those in ``fixed`` are constants. Raise CompileError for a file that is
+    missing, damaged or of an open shape, and for an unknown output."""
     return to_graph(load_model(path, outputs, shapes, fixed), path.stem)
 
 
 def must_run(path: Path, outputs: Sequence[str] = (), shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> None:
-    """Raises CompileError where onnxruntime cannot run the model, on zeros."""
+    """Raise CompileError if onnxruntime cannot run the model on zeros."""
     try:
         model = load_model(path, outputs, shapes, fixed)
         model = onnx.shape_inference.infer_shapes(model)  # of outputs that were chosen
@@ -49,13 +47,14 @@ def must_run(path: Path, outputs: Sequence[str] = (), shapes: Sizes = NO_SHAPES,
 
 
 def _zeros(value: onnx.ValueInfoProto) -> np.ndarray:
+    """Return zeros of an input's type and shape."""
     kind = value.type.tensor_type
     return np.zeros([entry.dim_value for entry in kind.shape.dim], onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
 
 
 def load_model(path: Path, outputs: Sequence[str] = (),
                shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> onnx.ModelProto:
-    """The same as ONNX. Raises CompileError."""
+    """Return the model file as ONNX; parameters and errors are those of :func:`read_model`."""
     if not path.is_file():
         raise refuse(f"model file {path}", "no such file", "an existing .onnx, .pb or .tflite file", "check the path")
     return LOADERS.get(path.suffix, load_onnx)(path, outputs, shapes, fixed)

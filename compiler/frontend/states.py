@@ -9,12 +9,13 @@ from typing import NamedTuple
 import onnx
 
 KEY = "weft.states"
-"""Of the model's metadata."""
+"""The key of the model's metadata."""
 
 
 class State(NamedTuple):
-    """What the next run reads as ``input`` is what this run leaves in ``output``; before the first run it is 0, unless
-    ``zero`` is false."""
+    """A state: the next run reads ``output`` of this run as ``input``.
+
+    Before the first run it is 0, unless ``zero`` is false."""
 
     output: str
     input: str
@@ -29,7 +30,7 @@ def declare_states(model: onnx.ModelProto, states: Iterable[State]) -> None:
 
 
 def states_of(model: onnx.ModelProto) -> tuple[State, ...]:
-    """Return the states of a model whose metadata :func:`declare_states` wrote, of ports that it has; else none."""
+    """Return the states in a model's metadata by :func:`declare_states`; those of unknown ports are left out."""
     text = next((entry.value for entry in model.metadata_props if entry.key == KEY), "[]")
     inputs = {value.name for value in model.graph.input}
     outputs = {value.name for value in model.graph.output}

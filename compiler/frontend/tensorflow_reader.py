@@ -1,7 +1,6 @@
-"""Frozen TensorFlow graph (``.pb``) -> ONNX model, by tf2onnx: the extra ``tensorflow``.
+"""Convert a frozen TensorFlow graph (``.pb``) to an ONNX model, by tf2onnx: the extra ``tensorflow``.
 
-Names are those of the graph's nodes, without TensorFlow's ``:0``; inputs keep the graph's shapes, channels last.
-"""
+Names are those of the graph's nodes, without TensorFlow's ``:0``; inputs keep the graph's shapes, channels last."""
 
 from __future__ import annotations
 
@@ -25,31 +24,30 @@ from weft.compiler.request import NO_SHAPES, NO_VALUES, Sizes, Values
 from weft.support.packages import no_package
 
 OPSET = 18
-"""The newest that tf2onnx writes."""
+"""The newest opset that tf2onnx writes."""
 
 LARGEST_SIZE = 4096
-"""Of an image whose scale is taken to be a ratio of two whole sizes."""
+"""The largest size of an image whose scale is taken to be a ratio of two whole sizes."""
 
 GRAPH = "TensorFlow graph"
 FREEZE = "freeze the graph: variables become constants, training is left out"
 NO_END = frozenset({"Assert", "Const", "NoOp", "Placeholder"})
-"""Operators that are no output of a network though nobody reads them."""
+"""Operators that are no output of a network even if nobody reads them."""
 
 
 def load_frozen(path: Path, outputs: Sequence[str],
                 shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> onnx.ModelProto:
-    """The graph up to the nodes ``outputs``, its inputs of fixed sizes or ``fixed`` values.
+    """Return the graph up to the nodes ``outputs``, its inputs of fixed sizes or ``fixed`` values.
 
-    Raises CompileError without the extra, for a file that is no frozen graph, outputs that are missing or unknown,
-    and what tf2onnx cannot convert.
-    """
+    Raise CompileError without the extra, for a file that is no frozen graph, outputs that are missing or unknown, and
+    operators that tf2onnx cannot convert."""
     model = onnx.ModelProto.FromString(_convert(path.read_bytes(), path, tuple(outputs)))
     settle_inputs(model.graph, shapes, fixed)
     return model
 
 
 def run_frozen(path: Path, outputs: Sequence[str], feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What TensorFlow itself computes from ``feed``, by node. Raises CompileError as :func:`load_frozen`."""
+    """Return TensorFlow's own results for ``feed``, by node. Raise CompileError as :func:`load_frozen`."""
     tensorflow = need_tensorflow(GRAPH)
     content = _parse(path.read_bytes(), path)
     with tensorflow.Graph().as_default() as graph, tensorflow.compat.v1.Session(graph=graph) as session:
@@ -59,7 +57,7 @@ def run_frozen(path: Path, outputs: Sequence[str], feed: Mapping[str, np.ndarray
 
 
 def need_tensorflow(what: str) -> Any:
-    """The module, quiet; ``what`` needs it. Raises CompileError when it is not installed."""
+    """Return the TensorFlow module, quiet, for ``what``. Raise CompileError if it is not installed."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # the same sums on every machine
     try:
@@ -75,7 +73,7 @@ def need_tensorflow(what: str) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _convert(content: bytes, path: Path, outputs: tuple[str, ...]) -> bytes:
-    """ONNX bytes; a command may ask for the same model several times."""
+    """Return the graph as ONNX bytes, cached, since a command may ask for the same model several times."""
     need_tensorflow(GRAPH)
     from tf2onnx.convert import from_graph_def
 
@@ -91,6 +89,7 @@ def _convert(content: bytes, path: Path, outputs: tuple[str, ...]) -> bytes:
 
 
 def _parse(content: bytes, path: Path) -> Any:
+    """Return the parsed graph. Raise CompileError for a file that is no frozen graph."""
     from google.protobuf.message import DecodeError
     from tensorflow.compat.v1 import GraphDef
 
@@ -108,16 +107,17 @@ def _parse(content: bytes, path: Path) -> Any:
 
 
 def _tensor(name: str) -> str:
-    """TensorFlow's name for a tensor: node and number of its output."""
+    """Return TensorFlow's name for a tensor: node and number of its output."""
     return name if ":" in name else f"{name}:0"
 
 
 def _node(name: str) -> str:
-    """The node of an input as a node names it."""
+    """Return the node that an input's name refers to."""
     return name.lstrip("^").split(":")[0]
 
 
 def _check_outputs(path: Path, nodes: Mapping[str, Any], outputs: Sequence[str]) -> None:
+    """Raise CompileError for outputs that are missing or unknown."""
     read = {_node(name) for node in nodes.values() for name in node.input}
     ends = [name for name, node in nodes.items() if name not in read and node.op not in NO_END]
     if not outputs:
@@ -129,7 +129,7 @@ def _check_outputs(path: Path, nodes: Mapping[str, Any], outputs: Sequence[str])
 
 
 def _inputs(nodes: Mapping[str, Any], outputs: Sequence[str]) -> list[str]:
-    """The placeholders that the outputs depend on, in the graph's order."""
+    """Return the placeholders that the outputs depend on, in the graph's order."""
     needed: set[str] = set()
     waiting = [_node(name) for name in outputs]
     while waiting:
@@ -142,7 +142,7 @@ def _inputs(nodes: Mapping[str, Any], outputs: Sequence[str]) -> list[str]:
 
 @contextlib.contextmanager
 def convertible(path: Path, allowed: str, way_out: str) -> Iterator[None]:
-    """Whatever tf2onnx and TensorFlow raise, types of all sorts, becomes one message."""
+    """Turn all errors of tf2onnx and TensorFlow into one message, within a with statement."""
     try:
         yield
     except CompileError:
@@ -153,14 +153,14 @@ def convertible(path: Path, allowed: str, way_out: str) -> Iterator[None]:
 
 
 def mend_converted(path: Path, model: onnx.ModelProto, names: Mapping[str, str]) -> None:
-    """What tf2onnx made, with tensors under new ``names``. Raises CompileError for operators that it does not know."""
+    """Correct a model that tf2onnx made, and rename its tensors. Raise CompileError for unknown operators."""
     _check_converted(path, model)
     _round_scales_up(model.graph)
     _rename(model.graph, names)
 
 
 def _check_converted(path: Path, model: onnx.ModelProto) -> None:
-    """tf2onnx leaves operators that it does not know as they are."""
+    """Raise CompileError for operators that tf2onnx does not know and has left as they are."""
     for node in model.graph.node:
         if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
             raise refuse(f"node {node.name!r} of {path}, operator {node.op_type}", "no ONNX operator for it",
@@ -168,7 +168,9 @@ def _check_converted(path: Path, model: onnx.ModelProto) -> None:
 
 
 def _round_scales_up(graph: onnx.GraphProto) -> None:
-    """ONNX rounds sizes down, so that a scale of 17/9 a little too small would make 16 pixels of 9, not 17."""
+    """Correct scales of Resize that are slightly too small.
+
+    ONNX rounds sizes down, so that a scale just below 17/9 would make 16 pixels of 9, not 17."""
     scales = {node.input[2] for node in graph.node if node.op_type == "Resize" and len(node.input) > 2}
     for tensor in graph.initializer:
         if tensor.name in scales:
@@ -180,7 +182,7 @@ def _round_scales_up(graph: onnx.GraphProto) -> None:
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Tensors of a model under new names."""
+    """Rename the tensors of a model."""
     for node in graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]

@@ -1,8 +1,7 @@
-"""TensorFlow Lite file (``.tflite``) -> ONNX model (``tflite/``).
+"""Convert a TensorFlow Lite file (``.tflite``) to an ONNX model (``tflite/``).
 
 Quantised tensors become QuantizeLinear and DequantizeLinear. Names are those of the file's tensors, without
-TensorFlow's ``:0``; inputs keep the file's shapes, channels last.
-"""
+TensorFlow's ``:0``; inputs keep the file's shapes, channels last."""
 
 from __future__ import annotations
 
@@ -19,15 +18,14 @@ from weft.compiler.request import NO_SHAPES, NO_VALUES, Sizes, Values
 from weft.support.files import read_bytes
 
 MOST_BYTES = 256 << 20
-"""Of a model's file: more constants than any preset's DRAM holds."""
+"""The most bytes of a model's file: more constants than any preset's DRAM holds."""
 
 
 def load_tflite(path: Path, outputs: Sequence[str] = (),
                 shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> onnx.ModelProto:
     """Return the network up to ``outputs`` (default: the file's own), its inputs of fixed sizes or ``fixed`` values.
 
-    Raises WeftError for a file that is none or damaged, unknown outputs, and operators that are not read.
-    """
+    Raise WeftError for a file that is damaged or of another kind, unknown outputs, and unsupported operators."""
     from weft.compiler.frontend.tflite.model import to_model  # brings the schema: a fifth of a second to import
     from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN, Damaged
 

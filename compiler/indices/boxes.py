@@ -1,4 +1,4 @@
-"""An image of places cut into boxes in which they grow evenly from row to row and from column to column."""
+"""Cut an image of source positions into boxes in which they grow evenly along rows and columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FEW_PLACES = 64
 
 
 class Walk(NamedTuple):
-    """``length`` steps from ``first``, ``stride`` apart."""
+    """A walk along one axis: ``length`` steps from ``first``, ``stride`` apart."""
 
     first: int
     stride: int
@@ -20,12 +20,14 @@ class Walk(NamedTuple):
 
     @property
     def indices(self) -> np.ndarray:
+        """The places of the walk [length]."""
         return self.first + self.stride * np.arange(self.length)
 
 
 def boxes(member: np.ndarray, sources: Sequence[np.ndarray] | np.ndarray) -> Iterator[tuple[Walk, Walk]]:
-    """Boxes (rows, columns) that together cover ``member`` [height, width]. In a box every one of ``sources`` [height,
-    width] grows evenly from row to row and from column to column."""
+    """Yield boxes (rows, columns) that together cover ``member`` [height, width].
+
+    In a box each of ``sources`` [height, width] grows evenly from row to row and from column to column."""
     left = member.copy()
     stack = np.asarray(sources, np.int64).reshape(-1, *member.shape)
     for row, column in np.argwhere(member):
@@ -41,8 +43,9 @@ def boxes(member: np.ndarray, sources: Sequence[np.ndarray] | np.ndarray) -> Ite
 
 
 def _line(member: np.ndarray, sources: np.ndarray, first: int, stride: int) -> Walk:
-    """The longest walk from ``first`` that stays inside ``member`` [pixels] and on which each of ``sources`` [sources,
-    pixels] grows by one and the same step. Looks at few places first: most walks of a shuffled image are short."""
+    """Return the longest walk from ``first`` that stays inside ``member`` [pixels] and has one step in each source.
+
+    ``sources`` is [sources, pixels]. Few places are tested first, since most walks of a shuffled image are short."""
     whole = range(first, len(member), stride)
     if len(whole) == 1:
         return Walk(int(first), stride, 1)
@@ -60,17 +63,16 @@ def _line(member: np.ndarray, sources: np.ndarray, first: int, stride: int) -> W
 
 
 def _longest(walks: Sequence[Walk], first: int) -> Walk:
+    """Return the longest of ``walks``; if that has one step, the walk of the single place ``first``."""
     best = max(walks, key=lambda walk: walk.length)
     return best if best.length > 1 else Walk(int(first), 1, 1)
 
 
 def alike_columns(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the different columns of ``values`` [rows, columns] in ascending order [rows, kinds], and the kind of each
-    column [columns].
+    """Return the different columns of ``values`` [rows, columns] in ascending order [rows, kinds], and their kinds.
 
-    Columns are told apart by one sum each, which takes n log n steps of numbers; where two kinds have the same sum,
-    by themselves.
-    """
+    The second result [columns] has the kind of each column. Columns are told apart by one sum each, in n log n steps;
+    if two kinds have the same sum, by their values."""
     factors = np.random.default_rng(0).integers(np.iinfo(np.int64).max, size=(len(values), 1), dtype=np.int64) | 1
     _, first, kind = np.unique((values * factors).sum(0), return_index=True, return_inverse=True)
     if (values != values[:, first[kind]]).any():

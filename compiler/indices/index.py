@@ -1,9 +1,8 @@
 """Where the elements of a tensor lie: data movement as arithmetic on index arrays, while compiling.
 
 In memory a tensor is channels x height x width. ``default_place`` gives that form of every shape: axis 1 is the
-channels, the last axis the width, everything else (a batch, too) rows. Where elements lie otherwise an index array of
-the tensor's own shape says it: element -> flat position in the memory tensor, FILL for a constant.
-"""
+channels, the last axis the width, everything else (a batch, too) rows. Elements in other places are described by an
+index array of the tensor's own shape: element -> flat position in the memory tensor, FILL for a constant."""
 
 from __future__ import annotations
 
@@ -26,15 +25,15 @@ FILL = -1
 """The index of an element that is a constant."""
 
 SMALL_ENOUGH = 1 << 24
-"""Elements: their indices run through onnxruntime as float32."""
+"""The most elements whose indices run through onnxruntime as float32, which holds them exactly."""
 
 
 KEPT_SIZE = 1 << 14
-"""Elements: where those of smaller tensors come from is kept, for networks have many operators that are alike."""
+"""The elements up to which a tensor's index results are cached, as networks repeat the same operators."""
 
 
 def default_place(shape: Shape) -> tuple[int, int, int, int]:
-    """(1, channels, height, width) of a tensor of ``shape`` in memory, where no index array says otherwise."""
+    """Return (1, channels, height, width): how a tensor of ``shape`` lies in memory without an index array."""
     if len(shape) < 2:
         return 1, 1, 1, math.prod(shape)
     batch, channels, *rest = shape
@@ -42,22 +41,23 @@ def default_place(shape: Shape) -> tuple[int, int, int, int]:
 
 
 def default_index(shape: Shape) -> np.ndarray:
-    """The index array of a tensor that lies as ``default_place`` says: int64, of ``shape``."""
+    """Return the index array (int64, of ``shape``) of a tensor that lies in its default place."""
     if len(shape) < 2:
         return np.arange(math.prod(shape)).reshape(shape)
     return np.moveaxis(np.arange(math.prod(shape)).reshape(shape[1], shape[0], *shape[2:]), 0, 1)
 
 
 def in_memory_order(values: np.ndarray) -> np.ndarray:
-    """``values`` of a tensor's shape -> [channels, height, width] of its default place."""
+    """Return ``values``, of a tensor's shape, as [channels, height, width] of its default place."""
     ordered = np.moveaxis(values, 0, 1) if values.ndim >= 2 else values
     return ordered.reshape(default_place(values.shape)[1:])
 
 
 def run_on_indices(node: Node, opset: int, data: np.ndarray, constants: Mapping[int, np.ndarray],
                    attributes: Mapping[str, Any]) -> list[np.ndarray]:
-    """Runs an operator that moves elements on their indices: ``data``, int64, of the shape of input 0; ``constants`` by
-    input number. Returns one int64 array for each output."""
+    """Run an operator that moves elements on their indices; return one int64 array for each output.
+
+    ``data``, int64, takes the place of input 0; ``constants`` has the other inputs by number."""
     names = [f"i{number}" if name else "" for number, name in enumerate(node.inputs)]
     made = node.replace(name="moved", inputs=tuple(names), attributes=attributes,
                         outputs=tuple(f"o{number}" for number in range(len(node.outputs))))
@@ -71,8 +71,9 @@ def run_on_indices(node: Node, opset: int, data: np.ndarray, constants: Mapping[
 
 
 def _places(content: bytes, shape: Shape) -> list[np.ndarray]:
-    """Where each element of the outputs of a model o0, o1 ... comes from in its input i0 of ``shape``, FILL for a
-    constant."""
+    """Return where each element of the outputs o0, o1 ... of a serialised model comes from in its input i0.
+
+    ``shape`` is that of i0; constants have FILL."""
     model = onnx.ModelProto.FromString(content)
     given = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
     results = run_model(onnx.shape_inference.infer_shapes(model), {"i0": given})
@@ -83,26 +84,28 @@ _kept_places = lru_cache(maxsize=256)(_places)
 
 
 def as_order(index: np.ndarray, size: int) -> tuple[int, ...] | None:
-    """An index array as a port's ``order`` in a memory tensor of ``size`` elements: None when they lie in order."""
+    """Return an index array as a port's ``order`` in a memory tensor of ``size`` elements; None for the plain order."""
     order = index.ravel()
     return None if order.size == size and np.array_equal(order, np.arange(size)) else tuple(order.tolist())
 
 
 def feed(graph: Graph, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """``sample``: a value for each input port by name, of the user's shape. Returns the graph's input tensors [1,
-    channels, height, width] by name."""
+    """Return the graph's input tensors [1, channels, height, width] by name.
+
+    ``sample`` has a value for each input port by name, of the user's shape."""
     return {port.tensor: _feed(real_values(np.asarray(sample[port.name]), port), port, graph.shapes[port.tensor])
             for port in graph.inputs}
 
 
 def real_values(values: np.ndarray, port: GraphPort) -> np.ndarray:
-    """What a user's array means: bytes of a scale are real numbers."""
+    """Return the real numbers that a user's array means: bytes of a quantised input are dequantised."""
     if port.quantized is None:
         return values
     return port.quantized.dequantize(values.astype(np.int64) - SHIFTS[port.type]).astype(np.float32)
 
 
 def _feed(values: np.ndarray, port: GraphPort, shape: Shape) -> np.ndarray:
+    """Return a user's array as the input tensor of a port, packed if the port asks for it."""
     if port.packing is None:
         return scatter(values, port.order, shape)
     return port.packing.pack(scatter(values, port.order, (1, *port.packing.source)))

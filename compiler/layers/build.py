@@ -1,9 +1,8 @@
-"""Graph -> layers: each node opens a layer or joins the one that makes the tensor it reads.
+"""Build the layers (HIR) of a graph: each node opens a layer or joins the one that makes the tensor it reads.
 
-A layer stays open while its result has one reader only. What may join, in this order: residual adds, one ReLU,
-one upper limit or leaky ReLU, one max pool (these commute, so their order in the graph does not matter). A result that
-others read too may be saved twice, as it is and after a ReLU or a max pool; then the layer is closed.
-"""
+A layer stays open while its result has one reader only. Nodes may join it in this order: residual adds, one ReLU, one
+upper limit or leaky ReLU, one max pool. These commute, so their order in the graph does not matter. A result with
+several readers may be saved twice, as it is and after a ReLU or a max pool; then the layer is closed."""
 
 from __future__ import annotations
 
@@ -47,19 +46,22 @@ from weft.tmodel.scales import TensorScale
 
 
 def _product(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that multiplies the node's two tensors as matrices."""
     left, right = (builder.var(name) for name in node.inputs)
     assert right.part is None or right.height == 1 or right.part.pitch == 1, "weights lie behind each other"
     return Open(node.name, position, (Product(left, right, node.output, "%0", drawn_macs(node)),))
 
 
 CLOSING = Multiply, Lookup, Gate
-"""Operations behind which a layer's result only leaves."""
+"""Operations that end a layer: after one of them the result can only be saved."""
 ELEMENTWISE = Minimum, LeakyRelu, *CLOSING
-"""What the SIMD unit does to every vector: one of them in a layer."""
+"""Operations that the SIMD unit applies to every vector; a layer has at most one of them."""
 
 
 def _add(builder: Builder, position: int, node: Node) -> Open:
-    """Joins the later of the two layers that make its operands; the other operand is the residual."""
+    """Return a layer that adds the node's two tensors, fused with the one that makes an operand where possible.
+
+    The layer of the operand that is made later is taken, and the other operand becomes its residual."""
     closed = (Relu, MaxPool, *ELEMENTWISE)
     ready = [name for name in node.inputs if name in builder.made and not builder.made[name].has(*closed)]
     ready.sort(key=lambda name: -builder.made[name].position)
@@ -73,6 +75,7 @@ def _add(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _relu(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that ends with the node's ReLU, fused with the layer that makes its input where possible."""
     both = builder.save_and_go_on(node.input(0), Relu, MaxPool, *ELEMENTWISE)
     if both is not None:
         return both.join(both.position, Relu(both.temp))
@@ -81,6 +84,8 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _clip(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that limits the node's input to 0 and an upper limit. Raise CompileError without SIMD
+    registers."""
     need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, *ELEMENTWISE)
     limited = layer.join(position, Minimum(layer.temp, float(builder.graph.constants[node.input(2)])))
@@ -88,17 +93,23 @@ def _clip(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _gate(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that ends with the node's Gate (as in hard swish), fused where possible."""
     layer = builder.fuse_or_load(node.input(0), node, position, Relu, MaxPool, *ELEMENTWISE)
     return layer.join(position, Gate(layer.temp, node.input(0), node.attributes["offset"], node.attributes["limit"]))
 
 
 def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that ends with the node's leaky ReLU. Raise CompileError without SIMD registers."""
     need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, Relu, *ELEMENTWISE)
     return layer.join(position, LeakyRelu(layer.temp, node.attributes["alpha"]))
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that ends with the node's max pool, fused with the one that makes its input where possible.
+
+    A shared input is saved in the same layer if the windows partition the image. Raise CompileError if the machine
+    cannot pool so."""
     need_pool(builder, node)
     window, size = window_of(node), builder.var(node.output).size
     both = (builder.save_and_go_on(node.input(0), MaxPool, *CLOSING)
@@ -109,7 +120,9 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _mul(builder: Builder, position: int, node: Node) -> Open:
-    """Joins the layer that repeats one operand's pixels, if there is one: then only these few are read."""
+    """Return a layer that multiplies the node's two tensors element by element.
+
+    It joins the layer that repeats one operand's pixels, if there is one, so that only these few pixels are read."""
     need_registers(builder.arch, node)
     for name, other in (node.inputs, node.inputs[::-1]):
         layer = builder.made.get(name)
@@ -122,6 +135,7 @@ def _mul(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _lookup(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that computes a function of one number by lookup table. Raise CompileError without tables."""
     if builder.arch.lut_count < TABLE_KEYS["lut_count"]:
         raise _no_tables(builder.arch, node)
     source = node.input(0)
@@ -130,12 +144,13 @@ def _lookup(builder: Builder, position: int, node: Node) -> Open:
 
 
 TABLE_KEYS = {"lut_count": 2, "lut_depth": 256, "simd_registers_depth": 3}
-"""What a machine for functions has: a table of values and one of slopes, their entries, registers for what they
-give."""
+"""The least value of each architecture key for functions of one number by lookup table.
+
+They need a table of values and one of slopes, their entries, and SIMD registers for the results."""
 
 
 def _no_tables(arch: Arch, node: Node) -> CompileError:
-    """Names all keys at once, and the presets of the same numbers that have tables."""
+    """Return the CompileError for a machine without lookup tables: all keys at once, and presets that have tables."""
     keys = [f"{key} {getattr(arch, key)}" for key in TABLE_KEYS]
     alike = {name: preset for name in presets()
              if (preset := Arch.load(name)).scheme.kind is arch.scheme.kind}
@@ -164,11 +179,11 @@ HANDLERS_OF = {SchemeKind.FIXED_POINT: HANDLERS, SchemeKind.AFFINE: SCALED_HANDL
 
 def build_layers(graph: Graph, arch: Arch, scales: Mapping[str, TensorScale] | None = None,
                  refused: list[CompileError] | None = None) -> Layers:
-    """The layers in an order that respects their dataflow. ``scales``: of tensors that keep that of the network's file.
+    """Return the layers of a graph, in an order that respects their dataflow.
 
-    Raises CompileError for what the machine cannot compute. With ``refused`` such errors are added to it, one for each
-    node of the model; the result then is of no use.
-    """
+    ``scales`` gives the scale of each tensor that keeps the one of the network's file. Raise CompileError for what the
+    machine cannot compute. With ``refused`` such errors are added to that list instead, one for each node of the model;
+    the result is then of no use."""
     builder = Builder(graph, arch, graph.consumers(), find_parts(graph, arch.array_size),
                       scales or {})
     handlers = HANDLERS_OF[arch.scheme.kind]

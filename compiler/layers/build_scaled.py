@@ -1,16 +1,17 @@
-"""Layers of an INT8 machine with scales. What leaves the accumulators is scaled and rounded to bytes; what comes in
-again has lost its bits. So a layer goes on over a tensor only where that changes nothing:
+"""Build the layers of an INT8 machine, whose tensors have scales.
+
+Accumulators are rounded to bytes when they are saved, and loading these bytes again does not bring the lost bits back.
+So a layer is fused over a tensor only where that does not change the result:
 
 * a convolution, or a sum of tensors as they are loaded; then at most a ReLU, and a limit at which its scale ends;
 * a max pool, or a function of one number by its table of 256 values, of bytes as they are.
 
-A convolution's result that only a sum or a function reads is rounded within the layer: it leaves as bytes and comes in
-again, so that these need no layer of their own. A sum may leave a second time, by a factor and an offset of each
-channel. A max pool whose windows share no pixels joins a function; then what it reads may be saved too. A gate of each
-channel is the multipliers of the way out.
+If only a sum or a function reads a convolution's result, it is rounded within the layer: it is requantized to bytes and
+loaded back, so that no further layer is needed. A sum may be saved a second time, with a factor and an offset for each
+channel. A max pool whose windows share no pixels joins a function; then the function's result may be saved too. A gate
+of each channel becomes the requantizer's multipliers.
 
-A tensor that keeps the scale of the network's file is rounded to it: over that, only a ReLU of the same scale goes on.
-"""
+A tensor that keeps the scale of the network's file is rounded to it; only a ReLU of the same scale is fused over it."""
 
 from __future__ import annotations
 
@@ -40,23 +41,28 @@ from weft.compiler.passes.fuse_functions import BYTE_TABLE_DEPTH, has_byte_table
 from weft.compiler.passes.scale_channels import SCALE_CHANNELS
 
 MOST_UNEVEN = 256
-"""Of factors that share a shift: by so much the largest may exceed the smallest, which then has 9 bits of 17."""
+"""The largest allowed ratio of the factors that share a shift; the smallest then has 9 bits of 17."""
 
 FEW_WEIGHT_TILES = 8
-"""Of an output tile. A region of some rows computes a sixth to a quarter of its pixels again for the max pool beside
-it; the pool of nine pixels takes the SIMD unit some two cycles a pixel, while the array has nothing to do. ResNet-50's
-first convolution has 7 on 24 lanes, where joining wins, and 10 on 16 lanes, where it loses."""
+"""The most weight tiles of an output tile for which a convolution is fused with its max pool.
+
+Fused, an output tile of some rows computes a sixth to a quarter of its pixels twice, for the next tile's pool. Alone, a
+pool of nine pixels takes the SIMD unit some two cycles a pixel while the array idles. ResNet-50's first convolution has
+7 weight tiles on 24 lanes, where fusing wins, and 10 on 16 lanes, where it loses."""
 
 SHARE_SCALE = frozenset({"Assemble", "Enlarge", "MaxPool", "View"})
-"""What reads a tensor and may give it the scale of others."""
+"""Graph operators that may force their input to take the scale of another tensor."""
 
 
 def _ends_with(layer: Open | None, *kinds: type) -> TypeGuard[Open]:
+    """Tell whether a layer exists and its last operation is of one of ``kinds``."""
     return layer is not None and isinstance(layer.operations[-1], kinds)
 
 
 def _try_fuse(builder: Builder, name: str, *kinds: type) -> Open | None:
-    """Takes out the layer that makes a tensor for one reader, where it ends with one of ``kinds``."""
+    """Take out and return the layer that makes tensor ``name``, to add operations to it.
+
+    Return None if the tensor has several readers, or if the layer is full or does not end with one of ``kinds``."""
     layer = builder.made.get(name)
     if builder.is_shared(name) or not _ends_with(layer, *kinds) or layer.is_full:
         return None
@@ -64,13 +70,17 @@ def _try_fuse(builder: Builder, name: str, *kinds: type) -> Open | None:
 
 
 def _try_fuse_rounded(builder: Builder, name: str, *then: type) -> Open | None:
-    """Takes out a convolution for one reader, ``then`` behind it, to go on with the bytes that it makes."""
+    """Take out and return a convolution's layer, extended by a rounding to the bytes of tensor ``name``.
+
+    It may have a ReLU and operations of ``then``. Return None if there is no such layer with a single reader."""
     taken = _try_fuse_convolution(builder, name, *then)
     return taken and taken.join(taken.position, Round(taken.temp, builder.var(name)))
 
 
 def _try_fuse_convolution(builder: Builder, name: str, *then: type) -> Open | None:
-    """Takes out a convolution for one reader; a ReLU may come behind it, and ``then``."""
+    """Take out and return the layer of the convolution that makes tensor ``name``.
+
+    It may have a ReLU and operations of ``then``. Return None if there is no such layer with a single reader."""
     layer = builder.made.get(name)
     if layer is None or not isinstance(layer.operations[0], Convolution):
         return None
@@ -80,7 +90,9 @@ def _try_fuse_convolution(builder: Builder, name: str, *then: type) -> Open | No
 
 
 def _add(builder: Builder, position: int, node: Node) -> Open:
-    """Joins a sum that is not rounded yet, or else the later of the convolutions that make its operands."""
+    """Return a layer that adds the node's two tensors.
+
+    It joins a sum that is not rounded yet, or else the later of the convolutions that make its operands."""
     both = [node.inputs, node.inputs[::-1]]
     for name, other in both:
         layer = _try_fuse(builder, name, Load, Add) if name not in builder.scales else None
@@ -95,7 +107,9 @@ def _add(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _conv(builder: Builder, position: int, node: Node) -> Open:
-    """A factor and an offset of each channel of a sum that is not rounded: on a way out of their own."""
+    """Return a convolution's layer; a factor and an offset for each channel of an unrounded sum join that sum's layer.
+
+    The factors and offsets are then applied when the sum is requantized."""
     source = node.input(0)
     if source in builder.scales or not _scales_evenly(builder, node):
         return conv(builder, position, node)
@@ -108,8 +122,9 @@ def _conv(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _scales_evenly(builder: Builder, node: Node) -> bool:
-    """Whether a convolution multiplies each channel by a factor above 0, the smallest of which still has bits enough
-    where the largest has all."""
+    """Tell whether a convolution only multiplies each channel by a positive factor, and factors are alike.
+
+    The smallest factor must keep enough bits at the shift that the largest one needs (see MOST_UNEVEN)."""
     if not is_channelwise(builder.graph, node):
         return False
     factors = builder.graph.constants[node.input(1)]
@@ -117,11 +132,14 @@ def _scales_evenly(builder: Builder, node: Node) -> bool:
 
 
 def _join(layer: Open, position: int, operation: Scale | Relu | Minimum | MaxPool, *, new_temp: bool = False) -> Open:
-    """What has saved keeps its position: others read that."""
+    """Return ``layer`` extended by ``operation``, at ``position``, or at its own position if it has saved a tensor.
+
+    The readers of the saved tensor rely on the layer's position."""
     return layer.join(layer.position if layer.has(Save) else position, operation, new_temp=new_temp)
 
 
 def _relu(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that ends with the node's ReLU, fused where the ReLU does not change the tensor's scale."""
     source = node.input(0)
     before, after = builder.scales.get(source), builder.scales.get(node.output)
     layer = _try_fuse(builder, source, Convolution, Load, Add, Scale, ScaleChannels) if before in (None,
@@ -131,7 +149,9 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _clip(builder: Builder, position: int, node: Node) -> Open:
-    """From 0 to a limit. Where nothing but its own range decides its scale, that ends at the limit."""
+    """Return a layer that limits the node's input to 0 and an upper limit, by scale or by lookup table.
+
+    Where nothing else decides the output's scale, the scale itself ends at the limit and bytes saturate there."""
     limit = float(builder.graph.constants[node.input(2)])
     readers = builder.consumers.get(node.output, [])
     if node.output in builder.parts or any(reader.op in SHARE_SCALE for reader in readers):
@@ -142,7 +162,8 @@ def _clip(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
-    """Joins a convolution where that is worth it."""
+    """Return a layer that ends with the node's max pool, fused with a function or convolution where that is worth
+    it."""
     need_pool(builder, node)
     source, size = builder.var(node.input(0)), builder.var(node.output).size
     partitions = window_of(node).partitions(source.size, size)
@@ -155,8 +176,10 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _try_fuse_function(builder: Builder, name: str, output: str) -> Open | None:
-    """Takes out a layer that ends with a function whose values have the scale of ``output``; what others read too is
-    saved before."""
+    """Take out and return the layer whose last operation is the function that makes tensor ``name``.
+
+    Its values must have the scale of ``output``. A tensor with other readers is saved first. Return None where there is
+    no such layer."""
     layer = builder.made.get(name)
     if not _ends_with(layer, Lookup, Translate) or builder.scales.get(name) != builder.scales.get(output):
         return None
@@ -168,8 +191,9 @@ def _try_fuse_function(builder: Builder, name: str, output: str) -> Open | None:
 
 
 def _is_worth_more(builder: Builder, name: str) -> bool:
-    """Whether a max pool of a convolution's result costs more than the pixels that regions of the result share, and
-    compute twice."""
+    """Tell whether fusing a max pool with the convolution that makes ``name`` saves more than it costs.
+
+    It costs the pixels that the output tiles share, which are then computed twice."""
     layer = builder.made.get(name)
     if layer is None or not isinstance(layer.operations[0], Convolution):
         return False
@@ -179,6 +203,9 @@ def _is_worth_more(builder: Builder, name: str) -> bool:
 
 
 def _lookup(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that computes a function of one number by a table of 256 values.
+
+    Raise CompileError if the machine has no table for every byte."""
     arch, source = builder.arch, node.input(0)
     if not has_byte_tables(arch):
         raise refuse_node(node.replace(op=node.origin or node.op), "architecture keys lut_count, lut_depth",
@@ -193,8 +220,10 @@ def _lookup(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _translate(builder: Builder, position: int, node: Node) -> Open:
-    """A function on the way out, of a convolution or of bytes that are loaded. With a max pool behind it the latter is
-    the SIMD unit's: both at once are one way in and one out."""
+    """Return a layer that computes a function by the activation table when its argument is requantized.
+
+    The argument is a convolution's result or loaded bytes. Before a max pool, loaded bytes use the SIMD unit's table,
+    as both operations then share one load and one save."""
     source = node.input(0)
     function = node.op, tuple(sorted(node.attributes.items())), source
     layer = _try_fuse_convolution(builder, source)
@@ -207,11 +236,13 @@ def _translate(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _scale_channels(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that multiplies each channel of an image by a computed number."""
     image, factors = map(builder.var, node.inputs)
     return Open(node.name, position, (Load(image, "%0"), ScaleChannels("%0", factors)))
 
 
 def _refuse(builder: Builder, position: int, node: Node) -> Open:
+    """Raise CompileError: an INT8 machine cannot multiply two computed tensors."""
     raise refuse_node(node.replace(op=node.origin or node.op), "two computed tensors to multiply",
                       f"data_type {builder.arch.data_type}", "data types of fixed point",
                       f"choose an architecture with data_type FP16BP8, or {ON_HOST}")

@@ -1,4 +1,4 @@
-"""What building layers goes by: layers that are open, and tensors that lie inside others."""
+"""Common parts of building layers: open layers, the builder's state, and tensors that are parts of others."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from weft.tmodel.scales import TensorScale
 from weft.tmodel.window import Window
 
 MOST_TILE_WEIGHTS = 1 << 25
-"""The most weights of one output tile, with the zeros beside them: 256 MB while they are laid out."""
+"""The most weights of one output tile, with zeros to fill up tiles: laid out they take 256 MB."""
 
 MOST_MAXIMA = 1 << 19
-"""Instructions of a max pool without loops, for each tile of channels."""
+"""The most instructions of a max pool that does not fit a loop, for each channel tile."""
 
 MOST_OPERATIONS = 256
-"""In one layer: a sum of thousands of tensors goes on in another one."""
+"""The most operations in one layer; a sum of thousands of tensors continues in the next layer."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +36,35 @@ class Open:
 
     @property
     def temp(self) -> str:
+        """The name of the Temp that holds the layer's result, such as ``%1``."""
         return f"%{self.temps - 1}"
 
     def has(self, *kinds: type) -> bool:
+        """Tell whether the layer contains an operation of one of ``kinds``."""
         return not self.kinds.isdisjoint(kinds)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing may join, for all that looks at a layer takes time for each operation."""
+        """Whether the layer has the most operations allowed, so that none may join."""
         return len(self.operations) >= MOST_OPERATIONS
 
     @cached_property
     def kinds(self) -> frozenset[type]:
+        """The classes of the layer's operations."""
         return frozenset(map(type, self.operations))
 
     def join(self, position: int, operation: LayerOperation, new_temp: bool = False) -> Open:
+        """Return the layer with ``operation`` appended, at ``position``; ``new_temp``: its result is a further Temp."""
         return replace(self, position=position, operations=(*self.operations, operation),
                        temps=self.temps + new_temp)
 
 
 @dataclass
 class Builder:
-    """Tensor -> the layer that makes it, while the graph is walked once. ``scales``: of tensors that keep one."""
+    """The state of building layers while the graph is walked once.
+
+    ``made`` maps a tensor to the open layer that makes it. ``parts`` says where tensors lie inside others. ``scales``
+    has the tensors that keep the scale of the network's file."""
 
     graph: Graph
     arch: Arch
@@ -67,27 +74,33 @@ class Builder:
     made: dict[str, Open] = field(default_factory=dict)
 
     def var(self, name: str) -> Var:
+        """Return the Var of a tensor of the graph, with its shape and its place inside another tensor, if any."""
         _, channels, height, width = self.graph.shapes[name]
         return Var(name, channels, height, width, self.parts.get(name))
 
     def try_fuse(self, name: str, *excluded: type) -> Open | None:
-        """Takes out the layer that makes a tensor, to add to it; None when the layer is closed."""
+        """Take out and return the layer that makes tensor ``name``, to add operations to it.
+
+        Return None if the tensor has several readers, or the layer is full, has saved, or contains an operation of
+        ``excluded``."""
         layer = self.made.get(name)
         if layer is None or self.is_shared(name) or layer.is_full or layer.has(Save, *excluded):
             return None
         return self.made.pop(name)
 
     def position(self, name: str) -> int:
-        """Of the layer that makes a tensor; of one that is there before, or in a closed layer, -1."""
+        """Return the position of the open layer that makes a tensor; -1 for inputs and closed layers."""
         return self.made[name].position if name in self.made else -1
 
     def is_shared(self, name: str) -> bool:
-        """Whether a tensor has several readers, or is an output."""
+        """Tell whether a tensor has several readers or is an output of the network."""
         return len(self.consumers.get(name, [])) != 1 or name in self.graph.output_tensors()
 
     def save_and_go_on(self, name: str, *excluded: type) -> Open | None:
-        """Saves a shared tensor in the layer that makes it, and takes that layer out so that it can save a second one;
-        None when the layer is closed. The layer must keep its position, for others read the tensor from there on."""
+        """Save a shared tensor in the layer that makes it, and take that layer out to save a second one.
+
+        Return the extended layer, or None if it is closed or has an operation of ``excluded``. The caller must keep the
+        layer's position, because others read the tensor from there on."""
         layer = self.made.get(name)
         if layer is None or not self.is_shared(name) or layer.has(Save, *excluded):
             return None
@@ -95,12 +108,14 @@ class Builder:
         return layer.join(layer.position, Save(layer.temp, self.var(name)))
 
     def fuse_or_load(self, name: str, node: Node, position: int, *excluded: type) -> Open:
+        """Return the layer that makes ``name``, taken out to add to it, or else a new one that loads it."""
         return self.try_fuse(name, *excluded) or Open(node.name, position, (Load(self.var(name), "%0"),))
 
 
 def find_parts(graph: Graph, lanes: int) -> dict[str, Part]:
-    """Tensors that lie inside others: what is assembled, and views. What is assembled of assembled tensors has all of
-    their pixels, as they are."""
+    """Return, for each tensor that lies inside another one (inputs of Assemble, outputs of View), its place there.
+
+    An input of an Assemble whose result is itself an input of an Assemble lies in the outermost tensor."""
     parts: dict[str, Part] = {}
     for node in reversed(graph.nodes):
         if node.op == "Assemble":
@@ -116,6 +131,7 @@ def find_parts(graph: Graph, lanes: int) -> dict[str, Part]:
 
 
 def _view_of(graph: Graph, inside: Part | None, node: Node) -> Part:
+    """Return the place of a View node's output: inside its input, or inside the tensor ``inside`` that holds this."""
     _, _, height, width = graph.shapes[node.input(0)]
     offset, pitch, step = (node.attributes[key] for key in ("offset", "pitch", "step"))
     if inside is None:
@@ -128,19 +144,22 @@ def _view_of(graph: Graph, inside: Part | None, node: Node) -> Part:
 
 
 def window_of(node: Node) -> Window:
+    """Return the window (kernel, strides, pads before, dilations) of a Conv or pool node."""
     attributes = node.attributes
     return Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
 
 
 def drawn_macs(node: Node) -> int:
-    """Return the multiply-accumulates of the network that a node does, as drawn; 0 where it only uses the array, as
-    average pools and normalisations do."""
+    """Return the multiply-accumulates of a node as the network's file draws it.
+
+    Nodes that only use the array, as average pools and normalisations do, count 0."""
     counted = node.origin in OPERATORS and OPERATORS[node.origin].counted
     return node.macs or 0 if counted else 0
 
 
 # -- nodes that open layers on every machine ---------------------------------------------------------------------------
 def conv(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer with the node's convolution. Raise CompileError if its weights are too many to be laid out."""
     size = builder.graph.shapes[node.output][2:]
     _need_tile(builder, node)
     core = Convolution(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"],
@@ -149,7 +168,7 @@ def conv(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _need_tile(builder: Builder, node: Node) -> None:
-    """Raise CompileError where the weights of one output tile are too many to be laid out."""
+    """Raise CompileError if the weights of one output tile are too many to be laid out."""
     _, per_group, height, width = builder.graph.constants[node.input(1)].shape
     lanes = builder.arch.array_size
     inputs = per_group if node.attributes["group"] == 1 else lanes
@@ -161,18 +180,22 @@ def _need_tile(builder: Builder, node: Node) -> None:
 
 
 def enlarge(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that loads the node's input, each pixel repeated by the node's factors."""
     return Open(node.name, position, (Load(builder.var(node.input(0)), "%0", node.attributes["factors"]),))
 
 
 def need_registers(arch: Arch, node: Node) -> None:
+    """Raise CompileError if the machine's SIMD unit has no registers."""
     if arch.simd_registers_depth < 1:
         raise refuse_node(node, "architecture key simd_registers_depth", arch.simd_registers_depth, "at least 1",
                           f"choose an architecture with simd_registers_depth 1 or more, or {ON_HOST}")
 
 
 def need_pool(builder: Builder, node: Node) -> None:
-    """Raise CompileError where a max pool is beyond the machine: registers of the SIMD unit keep its maxima, and one
-    whose windows are too large for a loop takes an instruction for every pixel of a window."""
+    """Raise CompileError if the machine cannot run a max pool.
+
+    Maxima need a register of the SIMD unit. A window that is too large for a loop takes one instruction for each of its
+    pixels; these are limited by MOST_MAXIMA."""
     arch, window = builder.arch, window_of(node)
     need_registers(arch, node)
     maxima = window.work(builder.var(node.input(0)).size, builder.var(node.output).size)
@@ -183,4 +206,4 @@ def need_pool(builder: Builder, node: Node) -> None:
 
 
 Handler = Callable[[Builder, int, Node], Open]
-"""Of a node at its position: the layer that makes its output, as yet."""
+"""A function of the builder, a node's position and the node, which returns the layer that makes its output."""

@@ -1,11 +1,9 @@
-"""HIR: a layer is a core, operations on its result in the accumulators, and a save; a second save, of the result
-after a ReLU, a max pool or a scaling, may follow.
+"""HIR, the compiler's form of layers: a core, operations on its result in the accumulators, and a save.
 
-The core is ``mat_mul`` (a convolution on the array), ``product`` (of two tensors as matrices) or ``load`` (a tensor
-brought into the accumulators as it is).
-Operations name memory objects: Vars (tensors between layers), Consts (weights, bias) and Temps (values that live in
-the accumulators during one layer only, named ``%0``, ``%1``, ...).
-"""
+A second save, of the result after a ReLU, a max pool or a scaling, may follow. The core is ``mat_mul`` (a convolution
+on the array), ``product`` (of two tensors as matrices) or ``load`` (a tensor brought into the accumulators as it is).
+Operations name memory objects: Vars (tensors between layers), Consts (weights, bias) and Temps (values that live in the
+accumulators during one layer only, named ``%0``, ``%1``, ...)."""
 
 from __future__ import annotations
 
@@ -19,8 +17,10 @@ from weft.tmodel.window import Enlargement, Size, Window
 
 @dataclass(frozen=True)
 class Part:
-    """Where a Var lies inside the Var ``root``: from channel tile ``tile`` on, pixel (y, x) at ``offset`` + y *
-    ``pitch`` + x * ``step`` of the ``pixels`` of each tile."""
+    """The place of a Var inside the Var ``root``, whose channel tiles have ``pixels`` pixels each.
+
+    It begins at channel tile ``tile``. Its pixel (y, x) is pixel ``offset`` + y * ``pitch`` + x * ``step`` of a
+    tile."""
 
     root: str
     tile: int
@@ -32,7 +32,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Var:
-    """A tensor between layers: ``channels`` x ``height`` x ``width``; in memory of its own, or part of another."""
+    """A tensor between layers, ``channels`` x ``height`` x ``width``, with memory of its own or as part of another
+    Var."""
 
     name: str
     channels: int
@@ -42,39 +43,42 @@ class Var:
 
     @property
     def root(self) -> str:
-        """The Var that has the memory."""
+        """The name of the Var that has the memory: this one, or the one that it is part of."""
         return self.part.root if self.part else self.name
 
     @property
     def size(self) -> Size:
+        """Height and width in pixels."""
         return self.height, self.width
 
     @property
     def first_tile(self) -> int:
-        """Of the root's channel tiles."""
+        """The channel tile of the root at which this Var begins."""
         return self.part.tile if self.part else 0
 
     @property
     def tile_pixels(self) -> int:
-        """Vectors of each of the root's channel tiles."""
+        """The pixels, one vector each, of one channel tile of the root."""
         return self.part.pixels if self.part else self.height * self.width
 
     def tiles(self, lanes: int) -> int:
-        """Channel tiles on an array of ``lanes``."""
+        """Return the number of channel tiles on an array of ``lanes`` lanes."""
         return -(-self.channels // lanes)
 
     def odd_tiles(self, lanes: int) -> int:
-        """How many of them are odd tiles of the root."""
+        """Return how many of this Var's channel tiles have an odd number within the root."""
         return (self.first_tile + self.tiles(lanes)) // 2 - self.first_tile // 2
 
     def vectors(self, lanes: int) -> int:
+        """Return the size of the Var on an array of ``lanes`` lanes, in vectors."""
         return self.tiles(lanes) * self.height * self.width
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """Convolution of a Var with Consts into a Temp of ``size`` pixels; ``macs``: multiply-accumulates of the network as
-    it is drawn."""
+    """A layer's core: the convolution of a Var with Consts into a Temp of ``size`` pixels.
+
+    ``macs`` are the multiply-accumulates of the network as its file draws it."""
 
     input: Var
     weights: str
@@ -88,9 +92,11 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Product:
-    """The matrix ``input`` [pixels, channels] times the matrix ``weights`` [pixels, channels], which has as many pixels
-    as ``input`` has channels. These lie below each other, as the array takes weights. ``name`` of the result in the
-    graph; ``macs`` as of Convolution."""
+    """A layer's core: the matrix ``input`` [pixels, channels] times the matrix ``weights`` [pixels, channels].
+
+    ``weights`` has as many pixels as ``input`` has channels; its rows lie one after the other, as the array takes
+    weights. ``name`` is the result's name in the graph, ``macs`` the multiply-accumulates of the network as its file
+    draws it."""
 
     input: Var
     weights: Var
@@ -103,12 +109,13 @@ class Product:
 
     @property
     def size(self) -> Size:
+        """Height and width of the result in pixels: those of ``input``."""
         return self.input.size
 
 
 @dataclass(frozen=True)
 class Load:
-    """A Var into a Temp, each pixel ``factors`` times (height, width)."""
+    """A layer's core: a Var brought into a Temp, each pixel repeated ``factors`` (height, width) times."""
 
     input: Var
     output: str
@@ -118,17 +125,20 @@ class Load:
 
     @property
     def window(self) -> Window:
+        """The window that an output pixel reads: one pixel, or an Enlargement by ``factors``."""
         return Window() if self.factors == (1, 1) else Enlargement(factors=self.factors)
 
     @property
     def size(self) -> Size:
+        """Height and width of the result in pixels."""
         return self.input.height * self.factors[0], self.input.width * self.factors[1]
 
 
 @dataclass(frozen=True)
 class Round:
-    """The Temp ``target`` becomes what ``tensor`` would hold of it: it leaves the accumulators and comes in again.
-    ``tensor`` has numbers, but no memory."""
+    """Rounding of the Temp ``target`` to the quantization parameters of ``tensor``, within a layer.
+
+    The Temp is requantized into local memory and loaded back. ``tensor`` has quantization parameters but no DRAM."""
 
     target: str
     tensor: Var
@@ -136,7 +146,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Add:
-    """A Var added to the Temp ``target``."""
+    """The sum of the Temp ``target`` and a Var of the same shape, left in ``target``."""
 
     input: Var
     target: str
@@ -144,7 +154,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Multiply:
-    """The Temp ``target`` times a Var, element by element."""
+    """The product of the Temp ``target`` and a Var, element by element, left in ``target``."""
 
     input: Var
     target: str
@@ -152,8 +162,9 @@ class Multiply:
 
 @dataclass(frozen=True)
 class Lookup:
-    """The Temp ``target`` becomes ``function`` (an ONNX operator with its attributes) of it, over the range of the
-    tensor ``source``."""
+    """A function of each scalar of the Temp ``target`` by a lookup table, left in ``target``.
+
+    ``function`` is an ONNX operator with its ``attributes``; the table spans the range of the tensor ``source``."""
 
     target: str
     function: str
@@ -163,8 +174,10 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Translate:
-    """As the Temp ``target`` next leaves the accumulators it becomes what ``tensor`` would hold of it, then
-    ``function`` of that by a table, as of a :class:`Lookup`. ``tensor`` has numbers, but need not have memory."""
+    """A function that an activation table computes when the Temp ``target`` is next requantized.
+
+    ``target`` gets the quantization parameters of ``tensor``, then the table of ``function`` (see :class:`Lookup`).
+    ``tensor`` needs quantization parameters, but not memory."""
 
     target: str
     tensor: Var
@@ -175,7 +188,7 @@ class Translate:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """Maximum over windows of a Temp into another Temp."""
+    """The maximum over each window of the Temp ``source``, into the Temp ``output`` of ``size`` pixels."""
 
     source: str
     window: Window
@@ -185,7 +198,7 @@ class MaxPool:
 
 @dataclass(frozen=True)
 class Minimum:
-    """The Temp ``target`` limited to ``value`` from above."""
+    """An upper limit: scalars of the Temp ``target`` above ``value`` become ``value``."""
 
     target: str
     value: float
@@ -193,7 +206,9 @@ class Minimum:
 
 @dataclass(frozen=True)
 class Gate:
-    """The Temp ``target``, which is the tensor ``source``, times itself plus ``offset``, limited to 0..``limit``."""
+    """The Temp ``target`` times a gate: ``target`` plus ``offset``, limited to 0..``limit``.
+
+    ``source`` is the tensor whose values ``target`` has."""
 
     target: str
     source: str
@@ -203,7 +218,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class LeakyRelu:
-    """Negative scalars of the Temp ``target`` times ``slope``, 0 < slope < 1."""
+    """A leaky ReLU: negative scalars of the Temp ``target`` are multiplied by ``slope``, 0 < slope < 1."""
 
     target: str
     slope: float
@@ -211,8 +226,7 @@ class LeakyRelu:
 
 @dataclass(frozen=True)
 class Scale:
-    """The Temp ``target`` times one of Consts and plus another for each channel, on the way out of the
-    accumulators."""
+    """A factor and an offset for each channel (Consts), applied when the Temp ``target`` is next requantized."""
 
     target: str
     weights: str
@@ -221,8 +235,9 @@ class Scale:
 
 @dataclass(frozen=True)
 class ScaleChannels:
-    """The Temp ``target`` times a number of each channel, on the way out of the accumulators: the first pixel of
-    ``factors``, whose pixels are what LoadScale reads."""
+    """A computed factor for each channel, applied when the Temp ``target`` is next requantized.
+
+    The factors are the first pixel of ``factors``, whose pixels the instruction LoadScale reads."""
 
     target: str
     factors: Var
@@ -230,14 +245,14 @@ class ScaleChannels:
 
 @dataclass(frozen=True)
 class Relu:
-    """Negative scalars of the Temp become zero, on the way out of the accumulators."""
+    """A ReLU, applied when the Temp ``target`` is next requantized."""
 
     target: str
 
 
 @dataclass(frozen=True)
 class Save:
-    """The Temp becomes a Var."""
+    """The end of a layer: the Temp ``source`` is requantized and stored as the Var ``output``."""
 
     source: str
     output: Var
@@ -248,7 +263,7 @@ LayerOperation = (Convolution | Product | Load | Round | Add | Multiply | Lookup
 
 
 class Saved(NamedTuple):
-    """An output of a layer: whether a ReLU comes before it, whether a max pool comes after, how it is scaled."""
+    """One output of a layer: its Var, whether a ReLU applies, whether a max pool follows the save, and its scaling."""
 
     var: Var
     relu: bool
@@ -258,24 +273,25 @@ class Saved(NamedTuple):
 
 @dataclass(frozen=True)
 class Layer:
-    """Core first, save last. ``name`` is the node that made the core.
+    """A layer: its core first, a Save last. ``name`` is the graph node that made the core.
 
-    Between the first save and the last there is nothing but a scaling and a ReLU, so that both save the same
-    accumulators; or but a max pool whose windows partition the image, so that each pixel is saved once. What is rounded
-    is the core's result; residuals or a max pool follow.
-    """
+    Between its first save and its last there is either only a scaling and a ReLU, so that both save the same
+    accumulators, or only a max pool whose windows partition the image, so that each pixel is saved once. A Round rounds
+    the core's result; residuals or a max pool follow it."""
 
     name: str
     operations: tuple[LayerOperation, ...]
 
     @cached_property
     def core(self) -> Convolution | Product | Load:
+        """The first operation, which fills the accumulators."""
         core = self.operations[0]
         assert isinstance(core, Convolution | Product | Load)
         return core
 
     @cached_property
     def rounding(self) -> Round | None:
+        """The Round of the core's result, or None."""
         return next((operation for operation in self.operations if isinstance(operation, Round)), None)
 
     @cached_property
@@ -285,54 +301,58 @@ class Layer:
 
     @cached_property
     def adds(self) -> tuple[Add | Multiply, ...]:
-        """Operations with a second Var."""
+        """The Adds and Multiplies, which read a second Var."""
         return tuple(operation for operation in self.operations if isinstance(operation, Add | Multiply))
 
     @cached_property
     def multiplies(self) -> bool:
+        """Whether the layer has a Multiply."""
         return any(isinstance(operation, Multiply) for operation in self.operations)
 
     @cached_property
     def lookup(self) -> Lookup | None:
+        """The Lookup, or None."""
         return next((operation for operation in self.operations if isinstance(operation, Lookup)), None)
 
     @cached_property
     def translation(self) -> Translate | None:
+        """The Translate, or None."""
         return next((operation for operation in self.operations if isinstance(operation, Translate)), None)
 
     @property
     def function(self) -> Lookup | Translate | None:
-        """What takes a lookup table."""
+        """The operation that needs a lookup or activation table, or None."""
         return self.lookup or self.translation
 
     @property
     def argument(self) -> Var:
-        """The Var whose numbers go into the lookup table, or would."""
+        """The Var whose quantization parameters the argument of the layer's table has."""
         return self.translation.tensor if self.translation else self.loaded
 
     @property
     def value(self) -> Var:
-        """The Var that holds what comes out of the lookup table, or has its numbers."""
+        """The Var whose quantization parameters the result of the layer's table has."""
         return self.rounding.tensor if self.translation and self.rounding else self.output
 
     @cached_property
     def pool(self) -> MaxPool | None:
+        """The MaxPool, or None."""
         return next((operation for operation in self.operations if isinstance(operation, MaxPool)), None)
 
     @cached_property
     def factors(self) -> Var | None:
-        """What LoadScale reads, where it is a tensor."""
+        """The Var whose first pixel has a factor for each channel (see ScaleChannels), or None."""
         return next((operation.factors for operation in self.operations if isinstance(operation, ScaleChannels)), None)
 
     @cached_property
     def elementwise(self) -> Minimum | Gate | LeakyRelu | None:
-        """What the SIMD unit does to every vector with constant operands."""
+        """The operation that the SIMD unit applies to every vector with constant operands, or None."""
         return next((operation for operation in self.operations
                      if isinstance(operation, Minimum | Gate | LeakyRelu)), None)
 
     @cached_property
     def saves(self) -> tuple[Saved, ...]:
-        """What is saved, in order."""
+        """The tensors that the layer saves, in order, each with what is applied to it."""
         found = []
         first = 0 if self.rounding is None else self.operations.index(self.rounding)
         for number, operation in enumerate(self.operations):
@@ -345,54 +365,56 @@ class Layer:
 
     @property
     def saves_before_pool(self) -> bool:
-        """Whether the input of its max pool is saved too."""
+        """Whether the layer saves the input of its max pool too."""
         return any(save.before_pool for save in self.saves)
 
     @cached_property
     def outputs(self) -> tuple[Var, ...]:
-        """Every Var that is saved, in order; of one channel count."""
+        """Every Var that the layer saves, in order; all have the same number of channels."""
         return tuple(save.var for save in self.saves)
 
     @property
     def output(self) -> Var:
-        """The last of ``outputs``."""
+        """The Var that the layer saves last."""
         return self.outputs[-1]
 
     @property
     def inputs(self) -> tuple[Var, ...]:
-        """Every Var that is read, the core's first."""
+        """Every Var that the layer reads, the core's input first."""
         weights = (self.core.weights,) if isinstance(self.core, Product) else ()
         factors = () if self.factors is None else (self.factors,)
         return self.core.input, *weights, *(add.input for add in self.adds), *factors
 
     @property
     def vars(self) -> tuple[Var, ...]:
-        """Every Var that has numbers: those that are read, looked up, rounded and saved."""
+        """Every Var with quantization parameters in the layer: read, looked up, rounded or saved."""
         inside = [operation.tensor for operation in (self.translation, self.rounding) if operation is not None]
         return *self.inputs, *inside, *self.outputs
 
     @property
     def made(self) -> tuple[Var, ...]:
-        """Every Var that its results become, in memory or on the way there."""
+        """Every Var that the layer computes, in memory or only within the layer."""
         return *dict.fromkeys((self.first, self.value, *self.outputs)),
 
     @property
     def first(self) -> Var:
-        """The Var that the core's result becomes: the one that is looked up or rounded, else the output."""
+        """The Var whose quantization parameters the core's result gets: looked up, rounded, or the output."""
         inside = self.translation or self.rounding
         return inside.tensor if inside else self.output
 
     @property
     def loaded(self) -> Var:
-        """The first Var that comes into the accumulators: the rounded one, else the core's input."""
+        """The first Var that is loaded into the accumulators: the rounded one, else the core's input."""
         return self.rounding.tensor if self.rounding else self.core.input
 
     @property
     def macs(self) -> int:
+        """Multiply-accumulates of the layer as the network's file draws it; 0 for a Load."""
         return 0 if isinstance(self.core, Load) else self.core.macs
 
     @property
     def kind(self) -> str:
+        """The layer's operations but its last save as text, such as ``mat_mul+add+relu``."""
         names = {Convolution: "mat_mul", Product: "product", Load: "load", Round: "round", Add: "add",
                  MaxPool: "max_pool", Minimum: "minimum", Gate: "gate", LeakyRelu: "leaky_relu", Scale: "scale",
                  ScaleChannels: "scale_channels", Translate: "translate", Relu: "relu",
@@ -406,7 +428,7 @@ class Layers(tuple[Layer, ...]):
     __slots__ = ()
 
     def text(self) -> str:
-        """One operation a line."""
+        """Return the layers as text, one operation a line; :func:`parse` reads it."""
         lines = []
         for layer in self:
             lines.append(f"layer {layer.name}")
@@ -415,7 +437,7 @@ class Layers(tuple[Layer, ...]):
 
 
 def parse(content: str) -> Layers:
-    """The layers of :meth:`Layers.text`. Raises WeftError."""
+    """Return the layers that :meth:`Layers.text` has written. Raise WeftError for other text."""
     kinds = (*get_args(LayerOperation), Var, Part, Window)
     found: list[tuple[str, list[LayerOperation]]] = []
     for line in content.splitlines():

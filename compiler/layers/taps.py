@@ -1,8 +1,8 @@
-"""Depthwise convolutions as passes: which taps of the kernel a MatMul takes at once, and how it walks along a row.
+"""Depthwise convolutions as passes: which taps of the kernel one MatMul takes, and how it walks along a row.
 
-A pass takes up to ``depthwise_taps`` taps of one row of the kernel, such that from tap to tap and from result to result
-its input advances by the same vectors: with a stride of 2 every other tap, with a dilation of 2 every other result.
-"""
+A pass takes up to ``depthwise_taps`` taps of one row of the kernel. Its input advances by the same number of vectors
+from tap to tap and from result to result: with a stride of 2 it takes every other tap, with a dilation of 2 it makes
+every other result."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from weft.tmodel.window import Size, Window
 
 
 class Pass(NamedTuple):
-    """``taps`` of the kernel: ``tap`` (row, column), and those behind it in its row, ``Steps.taps`` apart."""
+    """The taps of the kernel that one MatMul takes.
+
+    They are ``tap`` (row, column) and those after it in its row, ``Steps.taps`` columns apart; ``taps`` of them in
+    all."""
 
     tap: Size
     taps: int
 
 
 class Steps(NamedTuple):
-    """From vector to vector of a pass: input pixels, results, taps of the kernel."""
+    """The step of a pass from vector to vector, in input pixels, in results, and in taps of the kernel."""
 
     inputs: int
     results: int
@@ -33,14 +36,16 @@ class Steps(NamedTuple):
 
     @classmethod
     def of(cls, window: Window) -> Steps:
+        """Return the steps that a pass of a window with this stride and dilation needs."""
         stride, dilation = window.strides[1], window.dilations[1]
         inputs = math.lcm(stride, dilation)
         return cls(inputs, inputs // stride, inputs // dilation)
 
 
 class Row(NamedTuple):
-    """A row of a pass: ``size`` vectors from input column ``near`` on; its results from column ``far`` on. The
-    pass's tap ``origin`` meets the vector itself; ``dropped`` results at its end belong to nobody."""
+    """One row of a pass: ``size`` vectors from input column ``near`` on, with results from column ``far`` on.
+
+    The pass's tap ``origin`` meets the first vector itself. The last ``dropped`` results belong to no column."""
 
     near: int
     far: int
@@ -49,13 +54,14 @@ class Row(NamedTuple):
     dropped: int
 
     def covers(self, results: int) -> bool:
-        """Whether all of so many ``results`` are written, from the first on."""
+        """Tell whether the row writes all of ``results`` columns, from the first on."""
         return self.size - self.dropped == results
 
 
 def rows(window: Window, part: Pass, results: tuple[int, int], inputs: tuple[int, int]) -> Iterator[Row]:
-    """How a pass makes the columns ``results`` out of the columns ``inputs`` (half open), beyond which the image ends
-    or no tap reaches: a row for each result that another one's step passes by."""
+    """Yield the rows by which a pass makes the columns ``results`` from the input columns ``inputs`` (both half open).
+
+    The image ends beyond ``inputs``, or no tap reaches there. Results that the step skips get rows of their own."""
     steps = Steps.of(window)
     for first in range(results[0], min(results[0] + steps.results, results[1])):
         count = -(-(results[1] - first) // steps.results)
@@ -69,15 +75,17 @@ def rows(window: Window, part: Pass, results: tuple[int, int], inputs: tuple[int
 
 
 def makes_all(window: Window, part: Pass, width: int, source: int) -> bool:
-    """Whether the rows of a pass reach every result, of ``width``, that one of its taps adds to, in an image of
-    ``source`` columns. A row has no more results than vectors: where taps overhang on both sides, fewer at once do."""
+    """Tell whether the rows of a pass reach every one of ``width`` results that one of its taps adds to.
+
+    The image has ``source`` columns. A row has no more results than vectors: where taps overhang the image on both
+    sides, only a pass of fewer taps reaches all."""
     step = Steps.of(window).results
     return all(row.origin == 0 or row.size - row.dropped == -(-(width - first) // step) - _before(row, first, step)
                for first, row in _by_first(window, part, width, source))
 
 
 def covers_columns(window: Window, part: Pass, width: int, source: int) -> bool:
-    """Whether a pass writes every column of the result."""
+    """Tell whether a pass writes every column of the result (``width`` columns, from ``source`` columns)."""
     found = dict(_by_first(window, part, width, source))
     step = Steps.of(window).results
     return len(found) == min(step, width) and all(
@@ -85,19 +93,20 @@ def covers_columns(window: Window, part: Pass, width: int, source: int) -> bool:
 
 
 def _by_first(window: Window, part: Pass, width: int, source: int) -> list[tuple[int, Row]]:
-    """Rows over the whole image, with the first result that each could have."""
+    """Return the rows of a pass over the whole image, each with the first result that it could have."""
     step = Steps.of(window).results
     return [(row.far % step, row) for row in rows(window, part, (0, width), (0, source))]
 
 
 def _before(row: Row, first: int, step: int) -> int:
-    """Results before a row's own first one."""
+    """Return how many results come before a row's own first one, ``step`` apart from ``first`` on."""
     return (row.far - first) // step
 
 
 def passes(core: Convolution, arch: Arch) -> list[Pass]:
-    """All passes of a depthwise convolution, those that write every result first; none where the machine cannot walk
-    along its rows."""
+    """Return all passes of a depthwise convolution, those that write every result first.
+
+    The list is empty if the machine cannot walk along its rows."""
     window, steps = core.window, Steps.of(core.window)
     pixels = core.input.part.step if core.input.part else 1
     if not (encodable(steps.inputs * pixels, arch.stride0_depth) and encodable(steps.results, arch.stride1_depth)):
@@ -116,15 +125,16 @@ def passes(core: Convolution, arch: Arch) -> list[Pass]:
 
 
 def covers_all(core: Convolution, part: Pass) -> bool:
-    """Whether a pass writes every pixel of the result."""
+    """Tell whether a pass writes every pixel of the result."""
     window, height = core.window, core.size[0]
     return (window.outputs(0, part.tap[0], 0, height, core.input.size[0]) == (0, height)
             and covers_columns(window, part, core.size[1], core.input.size[1]))
 
 
 def paying_passes(core: Convolution, alike: bool, arch: Arch) -> list[Pass]:
-    """The passes of a depthwise convolution, where they take the array less time than weights of one tap for all
-    lanes. ``alike``: all taps have the same weights, which are then loaded once."""
+    """Return the passes of a depthwise convolution if they take the array less time than one tap at a time.
+
+    Otherwise return an empty list. ``alike``: all taps have the same weights, which are then loaded once."""
     if not arch.depthwise_taps:
         return []
     found, window = passes(core, arch), core.window
@@ -137,11 +147,11 @@ def paying_passes(core: Convolution, alike: bool, arch: Arch) -> list[Pass]:
 
 
 def vectors(core: Convolution, part: Pass) -> int:
-    """Of one channel tile through the array, in a pass over the whole image."""
+    """Return the vectors of one channel tile that a pass over the whole image sends through the array."""
     low, high = core.window.outputs(0, part.tap[0], 0, core.size[0], core.input.size[0])
     return (high - low) * sum(row.size for row in rows(core.window, part, (0, core.size[1]), (0, core.input.size[1])))
 
 
 def load_cycles(arch: Arch) -> int:
-    """What loading the weights of a pass takes, and its bias row."""
+    """Return the cycles that loading the weights of a pass and its bias row takes."""
     return load_weight_cycles(arch, arch.depthwise_taps * arch.tap_rows + 1)

@@ -1,4 +1,4 @@
-"""Checks the HIR: every layer is whole, and what it reads was written before."""
+"""Check the HIR: every layer is whole, and what it reads was written before."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from weft.hw.contract.schemes import SCALE_VECTORS
 from weft.tmodel.window import Size
 
 Temp = tuple[int | None, Size]
-"""Channels, where the layer tells them, and pixels."""
+"""What is known of a Temp: its channels, or None if the layer does not tell, and its height and width."""
 
 
 def verify_layers(layers: Sequence[Layer], inputs: Iterable[str]) -> None:
-    """Raises Fault at the first layer that is wrong. ``inputs``: the network's, which are there before it runs."""
+    """Raise Fault at the first wrong layer. ``inputs``: names of the network's inputs, there from the start."""
     written, saved = set(inputs), set()
     for layer in layers:
         _verify_operations(layer)
@@ -43,6 +43,7 @@ def verify_layers(layers: Sequence[Layer], inputs: Iterable[str]) -> None:
 
 
 def _verify_operations(layer: Layer) -> None:
+    """Raise Fault unless the layer has one core, first, ends with a Save, and every operation is right."""
     temps: dict[str, Temp] = {}
     for number, operation in enumerate(layer.operations):
         if isinstance(operation, Convolution | Product | Load) != (number == 0):
@@ -53,7 +54,9 @@ def _verify_operations(layer: Layer) -> None:
 
 
 def _verify_operation(layer: Layer, operation: LayerOperation, temps: dict[str, Temp]) -> None:
-    """``temps``: what the operations before it have made."""
+    """Raise Fault if an operation reads a Temp that nothing wrote or does not fit it.
+
+    ``temps`` holds the Temps that earlier operations of the layer made; the operation's own are added."""
     if isinstance(operation, Convolution | Product | Load):
         channels = operation.input.channels if isinstance(operation, Load) else None
         temps[operation.output] = channels, operation.size
@@ -75,5 +78,6 @@ def _verify_operation(layer: Layer, operation: LayerOperation, temps: dict[str, 
 
 
 def _verify_fits(layer: Layer, operation: LayerOperation, var: Var, channels: int | None, size: Size) -> None:
+    """Raise Fault unless ``var`` has the channels and size (height, width) of the Temp that it meets."""
     if var.size != size or channels not in (None, var.channels):
         raise Fault(f"layer {layer.name}: {operation} meets a Temp of {channels} channels, {size} pixels")

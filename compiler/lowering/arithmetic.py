@@ -1,4 +1,4 @@
-"""Arithmetic of tensors and constants, and activations of straight pieces: all of it convolutions, adds and ReLUs."""
+"""Lower arithmetic of tensors and constants, and piecewise linear activations, to convolutions, adds and ReLUs."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ import numpy as np
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.indices.index import FILL, in_memory_order
+from weft.compiler.lowering.axes import Axes, common_axes, default_axes, turn, turned_values
 from weft.compiler.lowering.function import lookup, several_steps
 from weft.compiler.lowering.functions import RECIPROCAL
 from weft.compiler.lowering.gather import broadcast, exact
 from weft.compiler.lowering.rewrite import Rewrite
 
 CONSTANT_PIXELS = 4096
-"""Of a constant that differs from pixel to pixel: each costs an instruction or two for every tile of channels."""
+"""The most pixels of a constant that differs from pixel to pixel.
+
+Each pixel costs an instruction or two for every channel tile."""
 
 
 def _per_channel(values: np.ndarray) -> np.ndarray | None:
-    """``values`` [channels, height, width] as one number a channel, None where that is not so."""
+    """Return ``values`` [channels, height, width] as one number for each channel, or None if they differ within one."""
     return np.asarray(values[:, 0, 0]) if (values == values[:, :1, :1]).all() else None
 
 
 def constant_image(state: Rewrite, node: Node, values: np.ndarray, source: str) -> str:
-    """A constant with a value of its own for every pixel, ``values`` [channels, height, width], as a tensor of the
-    machine: a single one, spread by a kernel as large as the image, of which every output pixel sees one weight."""
+    """Return a tensor of the machine that holds a constant, ``values`` [channels, height, width].
+
+    A single pixel is spread by a kernel as large as the image, of which every output pixel sees one weight. Raise
+    CompileError if it has too many pixels."""
     _, height, width = values.shape
     if height * width > CONSTANT_PIXELS:
         raise state.refusal(node, "shape of a constant", [1, *values.shape],
@@ -42,22 +47,27 @@ def constant_image(state: Rewrite, node: Node, values: np.ndarray, source: str) 
 
 @dataclass(frozen=True)
 class Operands:
-    """Inputs of an operator in their order: tensors of like order, and constants as one number a channel of them.
-    ``index`` says where the result's elements lie."""
+    """An elementwise operator's inputs, in order.
+
+    Each is the name of a tensor, all with the same memory layout, or an array with one number for each channel.
+    ``index`` is the index array of the result, None for the default place."""
 
     values: list[str | np.ndarray]
     index: np.ndarray | None
 
     @property
     def tensors(self) -> list[str]:
+        """The names of the tensors among the inputs."""
         return [value for value in self.values if isinstance(value, str)]
 
     @property
     def constants(self) -> list[np.ndarray]:
+        """The arrays among the inputs."""
         return [value for value in self.values if not isinstance(value, str)]
 
 
 def _spread(node: Node, name: str, value: np.ndarray, shape: Shape) -> np.ndarray:
+    """Return a constant broadcast to a shape. Raise CompileError if it cannot be."""
     try:
         return np.broadcast_to(value, shape)
     except ValueError:
@@ -66,9 +76,11 @@ def _spread(node: Node, name: str, value: np.ndarray, shape: Shape) -> np.ndarra
 
 
 def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None = None) -> Operands:
-    """The inputs in one order of elements; ``known`` replaces the values of constants. A tensor alone with constants
-    stays as it lies, so that images with channels last are scaled where they are. So do tensors that all lie alike;
-    others are brought to their default places. A constant that differs from pixel to pixel becomes a tensor."""
+    """Return a node's inputs in one memory layout; ``known`` replaces the values of constants.
+
+    A tensor alone with constants stays where it lies, so that images with channels last are scaled in place. So do
+    tensors that all lie alike; others are brought to their default places. A constant that differs from pixel to pixel
+    becomes a tensor."""
     names = [name for name in node.inputs if name]
     shape = state.graph.shapes[node.output]
     full = {name: _spread(node, name, np.asarray((known or {}).get(name, state.constant(name)), np.float64), shape)
@@ -82,6 +94,9 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
             return Operands([numbers_there.get(name, held.tensor) for name in names], held.where)
     if not full and _lie_alike(state, tensors, shape):
         return Operands([state.held[name].tensor for name in tensors], state.held[tensors[0]].where)
+    axes = common_axes(state, tensors, shape, [state.constant(name) for name in names if name in full])
+    if axes != default_axes(len(shape)):
+        return _turned_operands(state, node, known or {}, axes)
     lying = {name: broadcast(state, node, name, shape) for name in tensors}
     made: dict[str, str | np.ndarray] = {**lying}
     for name, value in full.items():
@@ -91,8 +106,22 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
     return Operands([made[name] for name in names], None)
 
 
+def _turned_operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray], axes: Axes) -> Operands:
+    """The inputs with ``axes`` as channels and pixels."""
+    shape = state.graph.shapes[node.output]
+    names = [turn(state, name, f"{node.output}/turned{number}", axes, shape)
+             for number, name in enumerate(filter(None, node.inputs))]
+    values = {made: turned_values(known[name], axes, shape)
+              for made, name in zip(names, filter(None, node.inputs), strict=True) if name in known}
+    made = f"{node.output}/turned"
+    state.declare(made, axes.turned(shape))
+    operands = _operands(state, node.replace(inputs=tuple(names), outputs=(made,)), values)
+    index = axes.places(shape) if operands.index is None else operands.index.ravel()[axes.places(shape)]
+    return Operands(operands.values, index)
+
+
 def _lie_alike(state: Rewrite, names: list[str], shape: Shape) -> bool:
-    """Whether tensors of a shape have all elements, and each of them in the same place."""
+    """Tell whether tensors of this shape have all elements, each in the same place."""
     first = state.index(names[0])
     size = state.shapes[state.held[names[0]].tensor]
     return bool((first != FILL).all()) and all(
@@ -101,8 +130,9 @@ def _lie_alike(state: Rewrite, names: list[str], shape: Shape) -> bool:
 
 
 def per_channel_there(state: Rewrite, name: str, values: np.ndarray) -> np.ndarray | None:
-    """``values`` for a tensor's elements as one number for each channel of where they lie, None where that is not so.
-    Channels that nobody uses get the number of another."""
+    """Return ``values`` as one number for each channel of the memory tensor that holds ``name``, or None.
+
+    ``values`` has the shape of ``name``. Channels that nobody uses get the number of another one."""
     index = state.index(name).ravel()
     _, channels, height, width = state.shapes[state.held[name].tensor]
     channel = index // (height * width)
@@ -115,16 +145,17 @@ def per_channel_there(state: Rewrite, name: str, values: np.ndarray) -> np.ndarr
 
 # -- sums ----------------------------------------------------------------------------------------------------------
 def add(state: Rewrite, node: Node) -> None:
-    """Add, Sum: any number of tensors and constants."""
+    """Lower Add and Sum, of any number of tensors and constants."""
     _weighted(state, node, 1.0)
 
 
 def mean(state: Rewrite, node: Node) -> None:
-    """Mean of any number of tensors."""
+    """Lower Mean, of any number of tensors."""
     _weighted(state, node, 1 / len(node.inputs))
 
 
 def _weighted(state: Rewrite, node: Node, weight: float) -> None:
+    """Lower ``weight`` times the sum of all inputs."""
     operands = _operands(state, node)
     total, *rest = operands.tensors
     scaled = bool(operands.constants) or weight != 1
@@ -136,7 +167,7 @@ def _weighted(state: Rewrite, node: Node, weight: float) -> None:
 
 
 def sub(state: Rewrite, node: Node) -> None:
-    """Sub."""
+    """Lower Sub."""
     operands = _operands(state, node)
     left, right = operands.values
     if not isinstance(left, str):
@@ -149,11 +180,12 @@ def sub(state: Rewrite, node: Node) -> None:
 
 
 def mul(state: Rewrite, node: Node) -> None:
-    """Mul: by a constant, or of two tensors (rounded to the data type's point on the way)."""
+    """Lower Mul: by a constant, or of two tensors (rounded to the data type's point on the way)."""
     _product(state, node, _operands(state, node))
 
 
 def _product(state: Rewrite, node: Node, operands: Operands) -> None:
+    """Lower a product with a constant, or of two tensors."""
     tensors, constants = operands.tensors, operands.constants
     if constants:
         made = state.scale(node, tensors[0], constants[0])
@@ -163,7 +195,7 @@ def _product(state: Rewrite, node: Node, operands: Operands) -> None:
 
 
 def div(state: Rewrite, node: Node) -> None:
-    """Div: by a constant, or by a tensor, whose reciprocal is a lookup table."""
+    """Lower Div: by a constant, or by a tensor, whose reciprocal is a lookup table."""
     left, right = node.inputs
     if state.is_constant(right):
         value = state.constant(right).astype(np.float64)
@@ -179,16 +211,17 @@ def div(state: Rewrite, node: Node) -> None:
 
 # -- extremes ------------------------------------------------------------------------------------------------------
 def maximum(state: Rewrite, node: Node) -> None:
-    """Max: max(a, b) = a + relu(b - a)."""
+    """Lower Max: max(a, b) = a + relu(b - a)."""
     _extreme(state, node, 1.0)
 
 
 def minimum(state: Rewrite, node: Node) -> None:
-    """Min: min(a, b) = a - relu(a - b)."""
+    """Lower Min: min(a, b) = a - relu(a - b)."""
     _extreme(state, node, -1.0)
 
 
 def _extreme(state: Rewrite, node: Node, sign: float) -> None:
+    """Lower Max (``sign`` 1) or Min (``sign`` -1) of all inputs."""
     operands = _operands(state, node)
     total, *rest = operands.tensors
     for tensor in rest:
@@ -202,7 +235,9 @@ def _extreme(state: Rewrite, node: Node, sign: float) -> None:
 
 
 def _bounded(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float, sign: float) -> str:
-    """max(x, bound) with sign 1, min(x, bound) with sign -1: bound + sign * relu(sign * (x - bound))."""
+    """Return the tensor max(x, bound) for ``sign`` 1 or min(x, bound) for -1.
+
+    It is computed as bound + sign * relu(sign * (x - bound))."""
     unbounded = float(np.finfo(np.float32).max)
     if (sign * np.asarray(bound) <= -unbounded).all():
         return tensor
@@ -212,8 +247,9 @@ def _bounded(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float,
 
 # -- activations of straight pieces --------------------------------------------------------------------------------
 def lie_as_they_are(state: Rewrite, node: Node) -> tuple[str, np.ndarray | None]:
-    """Input 0 for an operator that treats all elements alike: its tensor, and the index array of its elements, which
-    stay in the order in which they are."""
+    """Return the tensor that holds input 0, and its index array, without moving elements.
+
+    It is for operators that treat all elements alike."""
     held = state.held[node.input(0)]
     if held.where is not None and (held.where == -1).any():
         return exact(state, node, node.input(0)), None
@@ -221,13 +257,13 @@ def lie_as_they_are(state: Rewrite, node: Node) -> tuple[str, np.ndarray | None]
 
 
 def relu(state: Rewrite, node: Node) -> None:
-    """Relu."""
+    """Lower Relu."""
     source, index = lie_as_they_are(state, node)
     state.hold(node.output, state.relu(node, source), index)
 
 
 def leaky_relu(state: Rewrite, node: Node) -> None:
-    """LeakyRelu: max(x, slope * x), for slopes that are not between 0 and 1 as PRelu."""
+    """Lower LeakyRelu, max(x, slope * x); slopes that are not between 0 and 1 as PRelu."""
     source, index = lie_as_they_are(state, node)
     slope = float(node.attributes.get("alpha", 0.01))
     if 0 < slope < 1:
@@ -238,8 +274,10 @@ def leaky_relu(state: Rewrite, node: Node) -> None:
 
 
 def _two_slopes(state: Rewrite, node: Node, source: str, slope: np.ndarray | float) -> str:
-    """x where it is positive, else slope * x: x + (1 - slope) * relu(-x). Where the file rounds its sum, relu(x) -
-    slope * relu(-x): one of its terms is 0, so that they can be rounded already."""
+    """Return the tensor that is x if x is positive, else slope * x: x + (1 - slope) * relu(-x).
+
+    If the file rounds its sum, it is relu(x) - slope * relu(-x): one of its terms is 0, so that both can be rounded
+    before."""
     negative = state.relu(node, state.scale(node, source, -1.0, part="negative"), "below")
     if state.rounds:
         return state.add(node, state.relu(node, source, "above"),
@@ -248,7 +286,7 @@ def _two_slopes(state: Rewrite, node: Node, source: str, slope: np.ndarray | flo
 
 
 def prelu(state: Rewrite, node: Node) -> None:
-    """PRelu: one slope a channel, or one an element: x + (1 - slope) * relu(-x)."""
+    """Lower PRelu, with one slope for each channel or element: x + (1 - slope) * relu(-x)."""
     slope = state.constant(node.input(1)).astype(np.float64)
     operands = _operands(state, node, {node.input(1): 1 - slope})
     source, factor = operands.values
@@ -262,19 +300,21 @@ def prelu(state: Rewrite, node: Node) -> None:
 
 
 def absolute(state: Rewrite, node: Node) -> None:
-    """Abs: x + 2 * relu(-x)."""
+    """Lower Abs: x + 2 * relu(-x)."""
     source, index = lie_as_they_are(state, node)
     state.hold(node.output, _two_slopes(state, node, source, -1.0), index)
 
 
 def negate(state: Rewrite, node: Node) -> None:
-    """Neg."""
+    """Lower Neg."""
     source, index = lie_as_they_are(state, node)
     state.hold(node.output, state.scale(node, source, -1.0), index)
 
 
 def clip(state: Rewrite, node: Node) -> None:
-    """Clip: bounds as attributes or inputs, each may be absent; everything becomes a maximum below the minimum."""
+    """Lower Clip, whose bounds are attributes or inputs and may be absent.
+
+    If the minimum exceeds the maximum, every element becomes the maximum."""
     low, high = (float(state.constant(node.input(index)).reshape(-1)[0]) if node.input(index)
                  else node.attributes.get(key, default)
                  for index, key, default in ((1, "min", -math.inf), (2, "max", math.inf)))
@@ -283,6 +323,7 @@ def clip(state: Rewrite, node: Node) -> None:
 
 
 def _clipped(state: Rewrite, node: Node, source: str, low: float, high: float) -> str:
+    """Return ``source`` limited to low..high."""
     unbounded = float(np.finfo(np.float32).max)
     if low <= -unbounded:
         return source if high >= unbounded else _bounded(state, node, source, high, -1.0)
@@ -295,27 +336,27 @@ def _clipped(state: Rewrite, node: Node, source: str, low: float, high: float) -
 
 
 def hard_sigmoid(state: Rewrite, node: Node) -> None:
-    """HardSigmoid: alpha * x + beta limited to 0..1."""
+    """Lower HardSigmoid: alpha * x + beta limited to 0..1."""
     source, index = lie_as_they_are(state, node)
     made = state.scale(node, source, node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5), "line")
     state.hold(node.output, state.limit(node, made, 1.0), index)
 
 
 def hard_swish(state: Rewrite, node: Node) -> None:
-    """HardSwish: x times (x / 6 + 0.5 limited to 0..1)."""
+    """Lower HardSwish: x times (x / 6 + 0.5 limited to 0..1)."""
     source, index = lie_as_they_are(state, node)
     gate = state.limit(node, state.scale(node, source, 1 / 6, 0.5, "line"), 1.0, "gate")
     state.hold(node.output, state.emit(node, "Mul", [source, gate], {}, state.shapes[source]), index)
 
 
 def swish(state: Rewrite, node: Node) -> None:
-    """Swish, SiLU: x times sigmoid(alpha * x)."""
+    """Lower Swish, also called SiLU: x times sigmoid(alpha * x)."""
     steps = ("Mul", (0, float(node.attributes.get("alpha", 1.0))), ()), ("Sigmoid", (1,), ()), ("Mul", (0, 2), ())
     several_steps(state, node.replace(attributes={"kind": "keeps_zero", "steps": steps}))
 
 
 def power(state: Rewrite, node: Node) -> None:
-    """Pow with a constant exponent, a number or an array of equal ones: a lookup table serves all elements."""
+    """Lower Pow with a constant exponent, the same for all elements, to a lookup table."""
     exponents, base = state.constant(node.input(1)).astype(np.float64), state.graph.shapes[node.input(0)]
     different = np.unique(exponents)
     if len(different) != 1:

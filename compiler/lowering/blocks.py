@@ -1,9 +1,8 @@
-"""ConvTranspose with windows that lie side by side: the pixels of a window become channels.
+"""Lower ConvTranspose whose windows do not overlap: the pixels of a window become channels.
 
-One 1x1 convolution makes all of them, where each position in the window would be a convolution and a store of its own,
-with few channels in each vector. What follows pixel by pixel works on them as they lie, another such ConvTranspose
-too, and the network's output says where its pixels are.
-"""
+One 1x1 convolution makes all of them. Otherwise each position in the window would be a convolution and a store of its
+own, with few channels in each vector. Operators that work pixel by pixel take them as they lie, another such
+ConvTranspose too, and the network's output says where its pixels are."""
 
 from __future__ import annotations
 
@@ -19,22 +18,25 @@ from weft.compiler.lowering.windows import four, pair
 
 ALONE = frozenset({"Abs", "BatchNormalization", "Clip", FUNCTION, "HardSigmoid", "HardSwish", "Identity", "LeakyRelu",
                    "Neg", "Relu", "Swish"})
-"""Besides the functions by lookup table, what treats a tensor's elements where they lie."""
+"""Operators that treat a tensor's elements where they lie, besides the functions by lookup table."""
 WITH_CONSTANT = frozenset({"Add", "Div", "Mul", "PRelu", "Sub"})
-"""The same, with a number for each channel."""
+"""Operators that treat a tensor's elements where they lie, with a constant for each channel."""
 
 
 class Blocks(NamedTuple):
-    """An image [channels, height, width] as ``channels`` [channels, rows, columns] of ``size`` pixels: those of each
-    position in a block of rows x columns pixels."""
+    """An image [channels, height, width] that lies as blocks of rows x columns pixels.
+
+    ``channels`` [channels, rows, columns]: the memory channel that has the pixels of each position in a block; its
+    image has ``size`` (height, width)."""
 
     channels: np.ndarray
     size: tuple[int, int]
 
 
 def conv_transpose_in_blocks(state: Rewrite, node: Node, weights: np.ndarray, bias: np.ndarray) -> bool:
-    """Lowers a ConvTranspose with ``weights`` [out, in, height, width], without groups, if it can be and nobody needs
-    its pixels side by side. Whether it did."""
+    """Lower a ConvTranspose without groups in blocks if possible; tell whether it was done.
+
+    ``weights`` is [out, in, height, width]. It is possible if nobody needs the result's pixels side by side."""
     if not (_side_by_side(state, node) and _nobody_needs_pixels(state, node.output)):
         return False
     source = _blocks_of(state, node.input(0))
@@ -58,7 +60,7 @@ def conv_transpose_in_blocks(state: Rewrite, node: Node, weights: np.ndarray, bi
 
 
 def _side_by_side(state: Rewrite, node: Node) -> bool:
-    """Whether each pixel of the result comes from one of the input, of one image."""
+    """Tell whether each pixel of the result comes from one pixel of the input, of a single image."""
     kernel = state.constant(node.input(1)).shape[2:]
     size = state.graph.shapes[node.input(0)]
     return (len(size) == 4 and size[0] == 1 and pair(node, "strides") == kernel and pair(node, "dilations") == (1, 1)
@@ -67,12 +69,13 @@ def _side_by_side(state: Rewrite, node: Node) -> bool:
 
 
 def _nobody_needs_pixels(state: Rewrite, name: str) -> bool:
-    """Whether all that is made of a tensor treats its elements where they lie, up to the network's outputs."""
+    """Tell whether all later operators, up to the outputs, treat a tensor's elements where they lie."""
     return all(_treats_in_place(state, reader) and _nobody_needs_pixels(state, reader.output)
                for reader in state.graph.consumers().get(name, []))
 
 
 def _treats_in_place(state: Rewrite, node: Node) -> bool:
+    """Tell whether a node can work on elements that lie in blocks."""
     if node.op == "ConvTranspose":
         return _side_by_side(state, node)
     if node.op in WITH_CONSTANT:
@@ -83,7 +86,7 @@ def _treats_in_place(state: Rewrite, node: Node) -> bool:
 
 
 def _blocks_of(state: Rewrite, name: str) -> Blocks | None:
-    """How a tensor lies, None where it lies in another way."""
+    """Return how a tensor lies in blocks; None if it lies in another way."""
     _, _, height, width = state.shapes[state.held[name].tensor]
     index = state.index(name)[0]
     channels, rows, columns = index.shape[0], index.shape[1] // height, index.shape[2] // width

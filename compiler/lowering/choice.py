@@ -1,4 +1,4 @@
-"""Where with a constant mask: each tensor times the mask, or what the mask leaves, and their sum."""
+"""Lower Where with a constant mask: each tensor times its part of the mask, and their sum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.compiler.lowering.rewrite import Rewrite
 
 
 def where(state: Rewrite, node: Node) -> None:
-    """Of a constant only the elements that are chosen count, so the others may be anything."""
+    """Lower Where; elements of constants that are not chosen may be anything."""
     shape = state.graph.shapes[node.output]
     mask = np.broadcast_to(state.constant(node.input(0)), shape).astype(bool)
     terms, total = [], np.zeros(shape)
@@ -29,7 +29,7 @@ def where(state: Rewrite, node: Node) -> None:
 
 
 def _chosen(state: Rewrite, node: Node, name: str, mask: np.ndarray) -> np.ndarray:
-    """A constant where the mask has it, else 0. Raises CompileError for infinite numbers."""
+    """Return a constant's values where the mask is true, else 0. Raise CompileError for infinite numbers or NaN."""
     values = np.where(mask, np.broadcast_to(state.constant(name).astype(np.float64), mask.shape), 0.0)
     if not np.isfinite(values).all():
         raise refuse_node(node, f"constant {name!r}", "an infinite number or NaN", "finite numbers",

@@ -1,5 +1,7 @@
-"""Functions by lookup table (Sigmoid, Tanh, Exp, ...): operators of ONNX keep their names here, others are a
-``Function`` of several steps; tables are made with the points."""
+"""Lower functions of one number to lookup tables (Sigmoid, Tanh, Exp, ...).
+
+Operators of ONNX keep their names; others become a ``Function`` of several steps. The tables themselves are made once
+binary points or scales are known."""
 
 from __future__ import annotations
 
@@ -17,31 +19,31 @@ from weft.compiler.lowering.rewrite import Rewrite
 from weft.compiler.lowering.rules import Lower, Step, ValueTable
 
 RECENT = 4
-"""Nodes before a function among which its argument's maker is looked for."""
+"""The number of nodes before a function among which the maker of its argument is searched."""
 
 
 def lookup(state: Rewrite, node: Node, table: ValueTable) -> None:
-    """Lowers a function of one number to a lookup table."""
+    """Lower an ONNX operator that is a function of one number."""
     _elementwise(state, node, table, node.op, node.attributes)
 
 
 def several_steps(state: Rewrite, node: Node) -> None:
-    """Lowers a Function."""
+    """Lower a Function node, whose attributes have its steps."""
     _elementwise(state, node, KINDS[node.attributes["kind"]], FUNCTION, node.attributes)
 
 
 def of_steps(steps: tuple[Step, ...], kind: str) -> Lower:
-    """Lowers an operator of one tensor that is a function of several steps."""
+    """Return the lowering of an operator of one tensor that is a function of several steps."""
     return lambda state, node: several_steps(state, node.replace(attributes={"kind": kind, "steps": steps}))
 
 
 def function(state: Rewrite, node: Node, source: str, steps: tuple[Step, ...], kind: str, part: str = "") -> str:
-    """A function of several steps of a canonical tensor. Returns the result's name, which may have more channels."""
+    """Emit a function of several steps of a canonical tensor; return the result, which may have further channels."""
     return _looked_up(state, node, source, KINDS[kind], FUNCTION, {"kind": kind, "steps": steps}, part)
 
 
 def _elementwise(state: Rewrite, node: Node, table: ValueTable, op: str, attributes: Mapping[str, Any]) -> None:
-    """All elements where they lie, unless most of what lies there is not wanted."""
+    """Lower a function of all elements where they lie, or of a copy if most of what lies there is not wanted."""
     held = state.held[node.input(0)]
     source, where = held.tensor, held.where
     if where is not None and ((where == FILL).any() or 2 * where.size < math.prod(state.shapes[source])):
@@ -55,8 +57,10 @@ def _elementwise(state: Rewrite, node: Node, table: ValueTable, op: str, attribu
 
 def _looked_up(state: Rewrite, node: Node, source: str, table: ValueTable, op: str, attributes: Mapping[str, Any],
                part: str = "") -> str:
-    """Where the function of 0 is not 0, unused lanes become channels (copies of the first), so that what reads the
-    result knows of them."""
+    """Emit the function ``op`` of ``source`` and return the result.
+
+    If the function of 0 is not 0, unused lanes become channels (copies of the first), so that its readers know of
+    them."""
     count = state.shapes[source][1]
     full = count if table.keeps_zero else -(-count // state.lanes) * state.lanes
     if full != count:
@@ -70,7 +74,9 @@ def _looked_up(state: Rewrite, node: Node, source: str, table: ValueTable, op: s
 
 
 def _filled(state: Rewrite, node: Node, source: str, channels: list[int]) -> str:
-    """A tensor of some of the channels of ``source``: made so at once where a convolution makes it for nobody else."""
+    """Return a tensor of the given channels of ``source``.
+
+    If a convolution makes ``source`` for nobody else, its weights are changed; otherwise a 1x1 convolution is added."""
     maker = next((entry for entry in reversed(state.nodes[-RECENT:]) if entry.output == source), None)
     size = state.shapes[source][2:]
     if maker is None or maker.op != "Conv" or source in state.fixed or source in state.graph.shapes:

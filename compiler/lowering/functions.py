@@ -1,4 +1,4 @@
-"""Functions of one number: what is known of each, and their values as onnxruntime has them."""
+"""Functions of one number: what is known of each, and their values as onnxruntime computes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft.tmodel.onnx_engine import session
 RealFunction = Callable[[np.ndarray], np.ndarray]
 
 FUNCTION = "Function"
-"""The canonical node of a function of several ``steps`` (operators of ONNX); its ``kind`` is one of KINDS."""
+"""The canonical operator for a function of several ``steps`` (operators of ONNX); its ``kind`` is a key of KINDS."""
 
 RECIPROCAL = ValueTable(domain=lambda low, high: (low, high), pole_at_zero=True)
 KINDS: dict[str, ValueTable] = {
@@ -27,17 +27,17 @@ KINDS: dict[str, ValueTable] = {
     "positive": ValueTable(domain=lambda low, high: (max(low, 0.0), max(high, 0.0)))}
 
 TABLES: dict[str, ValueTable] = {}
-"""Operators of ONNX that are functions by lookup table; ``operators.py`` enters its rows."""
+"""ONNX operators that become lookup tables, with their properties; ``operators.py`` adds its rows."""
 
 
 def value_table(op: str, attributes: Mapping[str, Any]) -> ValueTable:
-    """What is known of a canonical node's function."""
+    """Return the known properties of a canonical node's function."""
     return KINDS[attributes["kind"]] if op == FUNCTION else TABLES[op]
 
 
 @functools.lru_cache(maxsize=1024)
 def real_function(op: str, attributes: tuple[tuple[str, Any], ...], opset: int) -> RealFunction:
-    """A canonical node's function as one of an array."""
+    """Return a canonical node's function, of an array, as onnxruntime computes it."""
     weights: dict[str, np.ndarray] = {}
     nodes = function_nodes(Node("table", op, ("x",), ("y",), dict(attributes)), weights)
     value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None])
@@ -49,17 +49,17 @@ def real_function(op: str, attributes: tuple[tuple[str, Any], ...], opset: int) 
 
 
 def of_steps(steps: tuple[Step, ...], kind: str) -> tuple[tuple[str, Any], ...]:
-    """The attributes of a Function."""
+    """Return the attributes of a Function node with these steps and this kind."""
     return ("kind", kind), ("steps", steps)
 
 
 def steps_of(op: str, attributes: Mapping[str, Any]) -> tuple[Step, ...]:
-    """Those of a canonical node that is a function of one number; its own operator where that is all."""
+    """Return the steps of a canonical node that is a function of one number; a single operator is one step."""
     return tuple(attributes["steps"]) if op == FUNCTION else ((op, (0,), tuple(sorted(attributes.items()))),)
 
 
 def may_be_infinite(step: Step) -> bool:
-    """Whether it is not finite everywhere, and bends more the nearer its argument is to where it is not."""
+    """Tell whether a step is not finite for all arguments and bends more and more towards such a point."""
     op, arguments, _ = step
     if op == "Pow":
         return isinstance(arguments[1], int) or arguments[1] < 0 or arguments[1] % 1 != 0

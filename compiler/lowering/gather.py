@@ -1,8 +1,7 @@
-"""Elements brought to where an operator needs them: views where that is enough, else copies through the array.
+"""Bring elements to where an operator needs them: by views if that is enough, else by copies through the array.
 
-A copy is a 1x1 convolution whose weights choose channels, from a View to a part of an assembled tensor; a tensor is
-cut into boxes of pixels that one such convolution serves.
-"""
+A copy is a 1x1 convolution whose weights choose channels, from a View to a part of an assembled tensor; a tensor is cut
+into boxes of pixels that one such convolution serves."""
 
 from __future__ import annotations
 
@@ -19,8 +18,9 @@ from weft.compiler.lowering.transpose import swap
 
 
 def image(state: Rewrite, node: Node, name: str) -> tuple[str, np.ndarray | None]:
-    """The tensor of ``name`` with the pixels of its default place, and a channel map [channels]: channel c lies at
-    map[c]; None where it lies at c."""
+    """Return the tensor with the pixels of ``name`` in their default place, and a channel map [channels].
+
+    Channel c lies at map[c]; the map is None if each channel lies at its own number."""
     held = state.held[name]
     if held.where is None:
         return held.tensor, None
@@ -30,7 +30,7 @@ def image(state: Rewrite, node: Node, name: str) -> tuple[str, np.ndarray | None
 
 
 def exact(state: Rewrite, node: Node, name: str) -> str:
-    """The tensor of ``name`` as its default place."""
+    """Return a tensor in which ``name`` lies exactly in its default place; copy it if needed."""
     tensor, channels = image(state, node, name)
     if channels is None:
         return tensor
@@ -40,8 +40,10 @@ def exact(state: Rewrite, node: Node, name: str) -> str:
 
 
 def lying(state: Rewrite, node: Node, name: str) -> tuple[str, np.ndarray]:
-    """A tensor with the pixels of ``name`` at their default place, and [channels] where its channels lie: for what
-    treats all channels alike. Others stay between them where the tensor has no more tiles for it."""
+    """Return a tensor with the pixels of ``name`` in their default place, and [channels]: where its channels lie.
+
+    It is for operators that treat all channels alike. Other channels may stay between them if that takes no further
+    tile."""
     tensor, channels = image(state, node, name)
     count = state.shapes[tensor][1]
     if channels is None:
@@ -52,7 +54,7 @@ def lying(state: Rewrite, node: Node, name: str) -> tuple[str, np.ndarray]:
 
 
 def broadcast(state: Rewrite, node: Node, name: str, shape: Shape) -> str:
-    """The tensor of ``name`` broadcast to a shape, as its default place."""
+    """Return a tensor with ``name`` broadcast to a shape, in the default place."""
     if state.graph.shapes[name] == shape:
         return exact(state, node, name)
     held = state.held[name]
@@ -63,15 +65,17 @@ def broadcast(state: Rewrite, node: Node, name: str, shape: Shape) -> str:
 
 def take(state: Rewrite, node: Node, tensor: str, source: np.ndarray,
          fill: float) -> tuple[str, np.ndarray | None]:
-    """``source`` [channels, height, width] of positions in ``tensor`` -> a tensor of these, and its channel map."""
+    """Return a tensor with the elements ``source`` [channels, height, width] of ``tensor``, and its channel map.
+
+    ``source`` has flat positions in ``tensor``, or FILL for the constant ``fill``."""
     _, count, height, width = state.shapes[tensor]
     pixels, channels = source % (height * width), np.where(source == FILL, FILL, source // (height * width))
     same = (channels == channels[:, :1, :1]).all() and not (source == FILL).any()
     if same and (pixels == pixels[:1]).all():
-        found = _as_view(state, node, tensor, pixels[0])
+        found, chosen = _as_view(state, node, tensor, pixels[0]), channels[:, 0, 0]
         if found is not None:
-            chosen = channels[:, 0, 0]
-            return found, None if np.array_equal(chosen, np.arange(count)) else chosen
+            return _repeated(state, node, found, None if np.array_equal(chosen, np.arange(count)) else chosen,
+                             (pixels.shape[1], pixels.shape[2]))
     crossings = _crossings(pixels, channels)
     if len(source) > 1 and crossings and all(walk.length > 1 for walk in crossings):
         return _crossed(state, node, tensor, source, crossings), None
@@ -79,8 +83,9 @@ def take(state: Rewrite, node: Node, tensor: str, source: np.ndarray,
 
 
 def _crossings(pixels: np.ndarray, channels: np.ndarray) -> list[Walk]:
-    """Walks over all pixels of [channels, height, width] in which each channel is a pixel of the source, and each pixel
-    a channel; none where it is not so."""
+    """Return walks over all pixels in which pixels of the source become channels and channels become pixels.
+
+    ``pixels`` and ``channels`` are [channels, height, width]. The list is empty if the elements do not lie so."""
     if channels.min() == FILL or (channels != channels[:1]).any():
         return []
     _, group = alike_columns(pixels.reshape(len(pixels), -1))
@@ -94,7 +99,7 @@ def _crossings(pixels: np.ndarray, channels: np.ndarray) -> list[Walk]:
 
 
 def _crossed(state: Rewrite, node: Node, tensor: str, source: np.ndarray, crossings: Sequence[Walk]) -> str:
-    """The pixels of each walk taken as channels and swapped; those of several are put together."""
+    """Return the tensor whose pixels, for each walk, are taken as channels and swapped; walks are assembled."""
     count, height, width = source.shape
     flat = source.reshape(count, -1)
     parts: list[tuple[str, PartPlace]] = []
@@ -108,7 +113,9 @@ def _crossed(state: Rewrite, node: Node, tensor: str, source: np.ndarray, crossi
 
 
 def _as_view(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray) -> str | None:
-    """The image of ``pixels`` [height, width] as a View, repeated where it is a single row or column."""
+    """Return the image ``pixels`` [height, width] of ``tensor`` as a View, or None if one View cannot do it.
+
+    If all its rows or columns are the same, the View has one of them."""
     height, width = pixels.shape
     down = int(pixels[1, 0] - pixels[0, 0]) if height > 1 else 0
     right = int(pixels[0, 1] - pixels[0, 0]) if width > 1 else 0
@@ -119,12 +126,22 @@ def _as_view(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray) -> str
     if size == (height, width):
         own = state.shapes[tensor][3]
         return state.view(node, tensor, size, int(pixels[0, 0]), down or own * size[1], right or 1)
-    small = state.view(node, tensor, size, int(pixels[0, 0]), down or max(right, 1) * size[1], right or 1)
-    return _repeat(state, node, small, (height, width))
+    return state.view(node, tensor, size, int(pixels[0, 0]), down or max(right, 1) * size[1], right or 1)
+
+
+def _repeated(state: Rewrite, node: Node, tensor: str, chosen: np.ndarray | None,
+              size: tuple[int, int]) -> tuple[str, np.ndarray | None]:
+    """Return ``tensor`` with its rows and columns repeated to ``size`` [height, width], and its channel map.
+
+    ``chosen``: the channels that are read, None for all. A repeated tensor has only these."""
+    if state.shapes[tensor][2:] == size:
+        return tensor, chosen
+    small = tensor if chosen is None else choose(state, node, tensor, chosen)
+    return _repeat(state, node, small, size), None
 
 
 def _repeat(state: Rewrite, node: Node, tensor: str, size: tuple[int, int]) -> str:
-    """Axes of one pixel become ``size``."""
+    """Return the tensor with its axes of one pixel repeated to ``size`` (height, width)."""
     _, _, *own = state.shapes[tensor]
     rows, columns = (size[axis] if own[axis] == 1 else 1 for axis in range(2))
     return state.enlarge(node, tensor, (rows, columns), "repeated")

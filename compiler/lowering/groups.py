@@ -1,9 +1,8 @@
-"""Elements that are reduced together, where they lie: sums, means and maxima of them, and results spread over them.
+"""Reduce groups of elements where they lie, to sums, means or maxima, and spread results over them again.
 
 A group is one class of channels in one class of rows and one of columns. So a tensor is normalised without moving it,
 whichever of its axes lie as channels. Sums over channels are 1x1 convolutions. The maximum of channels is a tournament:
-of each pair max(a, b) = a + relu(b - a), with half as many left in each round.
-"""
+for each pair max(a, b) = a + relu(b - a), with half as many left in each round."""
 
 from __future__ import annotations
 
@@ -22,8 +21,10 @@ from weft.compiler.lowering.rewrite import NO_WINDOW, Rewrite
 
 @dataclass(frozen=True)
 class Groups:
-    """Of the canonical ``tensor``: the classes of its channels, rows and columns, numbered from 0. ``where`` its
-    elements lie; ``kept`` [classes of channels, rows, columns]: the number of each group among the results."""
+    """Groups of elements of the canonical ``tensor`` that are reduced together.
+
+    ``channels``, ``rows``, ``columns``: the class of each, numbered from 0. ``where``: the places of the elements.
+    ``kept`` [classes of channels, of rows, of columns]: the number of each group among the results."""
 
     tensor: str
     where: np.ndarray
@@ -34,21 +35,22 @@ class Groups:
 
     @property
     def members(self) -> tuple[int, int]:
-        """Channels and pixels of a group."""
+        """The channels and the pixels of a group."""
         channels, rows, columns = self.kept.shape
         pixels = len(self.rows) * len(self.columns)
         return len(self.channels) // channels, pixels // (rows * columns)
 
     def result_index(self, shape: Sequence[int]) -> np.ndarray:
-        """Where the elements of a result of ``shape`` lie in a tensor [1, *kept.shape]."""
+        """Return where the elements of a result of ``shape`` lie in a tensor [1, *kept.shape]."""
         index = np.empty(self.kept.size, np.int64)
         index[self.kept.ravel()] = np.arange(self.kept.size)
         return index.reshape(shape)
 
 
 def groups(state: Rewrite, node: Node, name: str, axes: Sequence[int]) -> Groups:
-    """The groups of a tensor of the model, reduced over ``axes``; its elements are moved only where nothing else
-    helps."""
+    """Return the groups of a tensor of the model that is reduced over ``axes``.
+
+    Elements are moved only if nothing else helps. Raise CompileError if even then they do not form groups."""
     found = _lying(state, node, name, axes)
     if found is None:
         shape = state.graph.shapes[name]
@@ -60,6 +62,7 @@ def groups(state: Rewrite, node: Node, name: str, axes: Sequence[int]) -> Groups
 
 
 def _lying(state: Rewrite, node: Node, name: str, axes: Sequence[int]) -> Groups | None:
+    """Return the groups of a tensor where its elements lie, or None if they do not form groups there."""
     shape, index, tensor = state.graph.shapes[name], state.index(name), state.held[name].tensor
     _, channels, height, width = state.shapes[tensor]
     if (index == FILL).any() or len(np.unique(index)) != index.size:
@@ -87,7 +90,7 @@ def _lying(state: Rewrite, node: Node, name: str, axes: Sequence[int]) -> Groups
 
 
 def _classes(line: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of numbers: the first place of each, in order, and which of them each is."""
+    """Return the first place of each different number in ``line``, in order, and the class of each element."""
     _, first, inverse = np.unique(line, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), int)
@@ -97,8 +100,9 @@ def _classes(line: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 # -- reductions --------------------------------------------------------------------------------------------------------
 def total(state: Rewrite, node: Node, tensor: str, of: Groups, factor: float, part: str) -> str:
-    """``factor`` times the sum of each group of a tensor that lies as ``of.tensor``, or with more channels behind: a
-    tensor [1, *of.kept.shape]."""
+    """Return a tensor [1, *of.kept.shape] with ``factor`` times the sum of each group.
+
+    ``tensor`` lies like ``of.tensor``, or has further channels after it. ``part`` names the result."""
     count = state.shapes[tensor][1]
     classes, rows, columns = of.kept.shape
     if classes != len(of.channels) or count != classes:
@@ -114,11 +118,12 @@ def total(state: Rewrite, node: Node, tensor: str, of: Groups, factor: float, pa
 
 
 def _chosen(classes: np.ndarray, count: int) -> np.ndarray:
+    """Return the matrix [count, elements] that adds up the elements of each class."""
     return (np.arange(count)[:, None] == classes).astype(np.float64)
 
 
 def largest(state: Rewrite, node: Node, of: Groups) -> str:
-    """The maximum of each group: a tensor [1, *of.kept.shape]."""
+    """Return a tensor [1, *of.kept.shape] with the maximum of each group."""
     tensor = of.tensor
     for axis, classes in ((3, of.columns), (2, of.rows)):
         tensor = _pooled(state, node, tensor, axis, classes, of.kept.shape[axis - 1])
@@ -130,7 +135,7 @@ def largest(state: Rewrite, node: Node, of: Groups) -> str:
 
 
 def _pooled(state: Rewrite, node: Node, tensor: str, axis: int, classes: np.ndarray, count: int) -> str:
-    """Over rows (axis 2) or columns (axis 3), whose classes are neighbours or a stride apart."""
+    """Return the maxima over rows (axis 2) or columns (axis 3), whose classes are neighbours or a stride apart."""
     members = len(classes) // count
     if members == 1:
         return tensor
@@ -147,7 +152,9 @@ def _pooled(state: Rewrite, node: Node, tensor: str, axis: int, classes: np.ndar
 
 
 def _round(state: Rewrite, node: Node, tensor: str, order: np.ndarray) -> tuple[str, np.ndarray]:
-    """Half as many channels in each class; ``order`` [classes, members] are their channels."""
+    """Return the maxima of pairs of channels, half as many in each class, and their channels.
+
+    ``order`` [classes, members] has the channels of each class."""
     half = -(-order.shape[1] // 2)
     left, right = order[:, :half].ravel(), order[:, -half:].ravel()
     count, place, size = state.shapes[tensor][1], np.arange(len(left)), state.shapes[tensor][2:]
@@ -163,8 +170,12 @@ def _round(state: Rewrite, node: Node, tensor: str, order: np.ndarray) -> tuple[
 
 
 # -- and back ----------------------------------------------------------------------------------------------------------
-def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1.0) -> str:
-    """``factor`` times a tensor [1, *of.kept.shape], or with more channels behind, at every element of its group."""
+def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1.0, filled: int = 0) -> str:
+    """Return ``factor`` times the result of each group, at every element of the group.
+
+    ``small`` is [1, *of.kept.shape], perhaps with further channels after it. The result has at least ``filled``
+    channels; those without a group hold 0."""
+    made = max(len(of.channels), filled)
     _, rows, columns = of.kept.shape
     count = state.shapes[small][1]
     if of.members[1] > 1:
@@ -172,8 +183,8 @@ def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1
         source = np.arange(count)[:, None, None] * (rows * columns) + pixels
         small, moved = take(state, node, small, source, 0.0)
         assert moved is None
-    if factor == 1 and np.array_equal(of.channels, np.arange(count)):
+    if factor == 1 and np.array_equal(of.channels, np.arange(count)) and made == count:
         return small
-    weights = state.weights(node, (len(of.channels), count, 1, 1))
+    weights = state.weights(node, (made, count, 1, 1))
     weights[np.arange(len(of.channels)), of.channels] = factor
     return state.conv(node, small, weights, np.zeros(1), state.shapes[small][2:], "spread")

@@ -1,4 +1,4 @@
-"""Convolutions and normalisations: each handler's docstring names its ONNX operator."""
+"""Lower convolutions and batch normalisation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.compiler.lowering.windows import image_size, pair, per_image, transpos
 
 
 def conv(state: Rewrite, node: Node) -> None:
-    """Conv: any kernel, stride, dilation, group, padding."""
+    """Lower Conv with any kernel, stride, dilation, group and padding."""
     weights = state.constant(node.input(1))
     kernel = two_axes(state, node, weights.shape[2:])
     if tuple(node.attributes.get("kernel_shape", weights.shape[2:])) != weights.shape[2:]:
@@ -44,14 +44,16 @@ def conv(state: Rewrite, node: Node) -> None:
 
 
 def _placed(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """``values`` of channels at their ``places``, zeros between."""
+    """Return ``values`` of channels at their ``places``, with zeros between them."""
     made = np.zeros((places[-1] + 1, *values.shape[1:]), values.dtype)
     made[places] = values
     return made
 
 
 def _need_group(state: Rewrite, node: Node, group: int, inputs: int, outputs: int) -> None:
-    """``inputs``: channels that the weights take, ``outputs``: channels that groups part."""
+    """Raise CompileError if a node's ``group`` does not fit its channels.
+
+    ``inputs``: channels that the weights take; ``outputs``: channels that the groups divide."""
     channels = state.graph.shapes[node.input(0)][1]
     if group < 1 or inputs != channels or outputs % group:
         shape = list(state.constant(node.input(1)).shape)
@@ -59,7 +61,7 @@ def _need_group(state: Rewrite, node: Node, group: int, inputs: int, outputs: in
 
 
 def spread(weights: np.ndarray, group: int, channels: np.ndarray, count: int) -> np.ndarray:
-    """Weights without groups over ``count`` channels, of which the convolution's own are at ``channels``."""
+    """Return weights without groups over ``count`` channels, of which the convolution's own are at ``channels``."""
     outputs, per_group = weights.shape[:2]
     made = np.zeros((outputs, count, *weights.shape[2:]), weights.dtype)
     for number in range(group):
@@ -71,8 +73,10 @@ def spread(weights: np.ndarray, group: int, channels: np.ndarray, count: int) ->
 
 # -- transposed convolution ----------------------------------------------------------------------------------------
 def conv_transpose(state: Rewrite, node: Node) -> None:
-    """ConvTranspose: output pixels of one phase (position modulo the stride) are a dense convolution of their own,
-    unless all phases can be made together."""
+    """Lower ConvTranspose.
+
+    Output pixels of one phase (position modulo the stride) are a dense convolution, unless all phases can be made
+    together."""
     weights = state.constant(node.input(1))
     kernel = two_axes(state, node, weights.shape[2:])
     group = node.attributes.get("group", 1)
@@ -92,6 +96,7 @@ def conv_transpose(state: Rewrite, node: Node) -> None:
 
 def _phases(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, group: int,
             begin: tuple[int, int]) -> str:
+    """Return the result of a ConvTranspose, assembled from one convolution for each phase."""
     strides, dilations = pair(node, "strides"), pair(node, "dilations")
     outputs = image_size(state.graph, node.output)[1:]
     parts: list[tuple[str, PartPlace]] = []
@@ -108,15 +113,19 @@ def _phases(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: 
 
 
 def _taps(kernel: int, stride: int, dilation: int, position: int) -> list[tuple[int, int]]:
-    """(tap of the kernel, input pixel relative to the output's number) of outputs at a position of the full image."""
+    """Return the taps of a phase along one axis, as (tap of the kernel, input pixel relative to the output's number).
+
+    ``position`` is the first output of the phase, in pixels of the full image."""
     return [(tap, (position - tap * dilation) // stride) for tap in range(kernel)
             if (position - tap * dilation) % stride == 0]
 
 
 def _phase(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, group: int,
            taps: Sequence[Sequence[tuple[int, int]]], size: tuple[int, int]) -> str:
-    """One dense convolution that makes ``size`` pixels; where it starts or ends inside the image, the rest of the image
-    is left out. ``taps``: of each axis (tap of the kernel, input pixel)."""
+    """Return the result of one phase: a dense convolution that makes ``size`` pixels.
+
+    If it starts or ends inside the image, the rest of the image is left out. ``taps``: for each axis (tap of the
+    kernel, input pixel)."""
     low = [min((at for _, at in line), default=0) for line in taps]
     extent = [max((at for _, at in line), default=0) - low[axis] + 1 for axis, line in enumerate(taps)]
     own = state.weights(node, (*weights.shape[:2], *extent), weights.size)
@@ -128,8 +137,10 @@ def _phase(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: n
 
 def windowed(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, first: Sequence[int],
              strides: Sequence[int], size: tuple[int, int], group: int, part: str = "phase") -> str:
-    """A convolution with ``weights`` [out, in / group, height, width] that makes ``size`` pixels. Its first window
-    begins at pixel ``first``, which may be outside the image. All pairs are (rows, columns)."""
+    """Return a convolution that makes ``size`` pixels, from its first window at pixel ``first`` on.
+
+    ``weights`` is [out, in / group, height, width]. ``first`` may be outside the image. All pairs are (rows,
+    columns)."""
     width = state.shapes[tensor][3]
     begin, count, pads = [0, 0], [0, 0], [0, 0, 0, 0]
     for axis in range(2):
@@ -149,10 +160,10 @@ def windowed(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias:
 
 # -- normalisation ---------------------------------------------------------------------------------------------------
 def batch_normalization(state: Rewrite, node: Node) -> None:
-    """BatchNormalization, as it is when the network is used: one factor and one offset a channel.
+    """Lower BatchNormalization, in inference mode, to one factor and one offset for each channel.
 
-    In single precision and in this order, as tf2onnx folds it: a TensorFlow graph and its ONNX twin become one program.
-    """
+    It computes in single precision and in this order, as tf2onnx folds it. So a TensorFlow graph and its ONNX twin
+    become one program."""
     gamma, beta, mean, variance = (state.constant(name).astype(np.float32) for name in node.inputs[1:5])
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # weights are checked for being finite
         factor = gamma / np.sqrt(variance + np.float32(node.attributes.get("epsilon", 1e-5)))

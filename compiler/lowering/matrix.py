@@ -1,4 +1,4 @@
-"""Matrices times a constant matrix, and what else Gemm and MatMul do: each handler's docstring names its operator."""
+"""Lower products of matrices with a constant matrix, and the rest of Gemm and MatMul."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.indices.index import in_memory_order
 from weft.compiler.lowering.arithmetic import add, constant_image, mul
 from weft.compiler.lowering.gather import exact
-from weft.compiler.lowering.move import concat
-from weft.compiler.lowering.product import lie, products
+from weft.compiler.lowering.move import concat, lie
+from weft.compiler.lowering.product import products
 from weft.compiler.lowering.rewrite import Rewrite
 
 
 def _matrix(state: Rewrite, node: Node, matrix: np.ndarray, bias: np.ndarray) -> None:
-    """Rows times ``matrix`` (inputs x outputs). One row: the kernel is the image which it was before; more: pixels."""
+    """Lower rows times ``matrix`` (inputs x outputs), plus ``bias``.
+
+    For one row the kernel is the image that the row was before; for more rows each row is a pixel."""
     shape = state.graph.shapes[node.input(0)]
     if len(shape) == 2 and shape[0] == 1:
         held = state.held[node.input(0)]
@@ -33,7 +35,7 @@ def _matrix(state: Rewrite, node: Node, matrix: np.ndarray, bias: np.ndarray) ->
 
 
 def gemm(state: Rewrite, node: Node) -> None:
-    """Gemm: alpha, beta, transA, transB; a bias of any shape. Either matrix and the bias may be computed."""
+    """Lower Gemm with alpha, beta, transA, transB and a bias of any shape; matrices and bias may be computed."""
     if not all(state.is_constant(name) for name in node.inputs[1:] if name):
         _gemm_in_steps(state, node)
         return
@@ -51,7 +53,7 @@ def gemm(state: Rewrite, node: Node) -> None:
 
 
 def _gemm_in_steps(state: Rewrite, node: Node) -> None:
-    """The product, then alpha; beta, then the sum."""
+    """Lower a Gemm with computed inputs: the product, then alpha, beta and the sum."""
     made, added = f"{node.output}/product", node.input(2)
     factors = _transposed(state, node, 0, "transA"), _transposed(state, node, 1, "transB")
     state.declare(made, state.graph.shapes[node.output])
@@ -67,7 +69,7 @@ def _gemm_in_steps(state: Rewrite, node: Node) -> None:
 
 
 def _transposed(state: Rewrite, node: Node, number: int, attribute: str) -> str:
-    """A factor, transposed where the attribute says so."""
+    """Return the factor ``number``, transposed if the attribute says so."""
     source = node.input(number)
     if not node.attributes.get(attribute, 0):
         return source
@@ -80,7 +82,7 @@ def _transposed(state: Rewrite, node: Node, number: int, attribute: str) -> str:
 
 
 def _times(state: Rewrite, node: Node, source: str, attribute: str) -> str:
-    """A tensor or constant times the number that the attribute is."""
+    """Return a tensor or constant times the number in the attribute ``attribute``."""
     factor, name = node.attributes.get(attribute, 1.0), f"{node.output}/{attribute}"
     if factor == 1:
         return source
@@ -94,8 +96,10 @@ def _times(state: Rewrite, node: Node, source: str, attribute: str) -> str:
 
 
 def mat_mul(state: Rewrite, node: Node) -> None:
-    """MatMul of a tensor with a constant on its right side: a vector, a matrix, or a stack of matrices, one for each
-    matrix of the tensor. With a constant on its left side: the transposed product."""
+    """Lower MatMul.
+
+    A constant on the right may be a vector, a matrix, or a stack with one matrix for each matrix of the tensor. With a
+    constant on the left it is the transposed product. Two tensors go to ``lowering/product.py``."""
     if not state.is_constant(node.input(1)):
         (_constant_times if state.is_constant(node.input(0)) else products)(state, node)
         return
@@ -123,6 +127,7 @@ def mat_mul(state: Rewrite, node: Node) -> None:
 
 
 def _constant_times(state: Rewrite, node: Node) -> None:
+    """Lower a MatMul with a constant on its left side, as a transposed product."""
     constant, index = state.constant(node.input(0)), state.index(node.input(1))
     constant = constant if constant.ndim > 1 else constant[None]
     index = index if index.ndim > 1 else index[:, None]
@@ -138,7 +143,7 @@ def _constant_times(state: Rewrite, node: Node) -> None:
 
 def _rows_times(state: Rewrite, node: Node, rows: np.ndarray, matrix: np.ndarray,
                 shape: Shape) -> tuple[str, np.ndarray | None]:
-    """Rows, by where their elements lie in input 0, times a matrix: where the result, of ``shape``, lies."""
+    """Lower rows, given by their places in input 0, times a matrix; return the tensor and index array of ``shape``."""
     names = (f"{node.output}/rows", f"{node.output}/result")
     state.declare(names[0], rows.shape)
     state.declare(names[1], (len(rows), matrix.shape[1]))

@@ -1,4 +1,5 @@
-"""Operators that move elements: index arrays while compiling, nothing at run time until an operator needs an order."""
+"""Lower operators that move elements: to index arrays, which cost nothing at run time until an operator needs an
+order."""
 
 from __future__ import annotations
 
@@ -18,36 +19,46 @@ from weft.compiler.indices.index import (
     run_on_indices,
 )
 from weft.compiler.lowering.arithmetic import constant_image
+from weft.compiler.lowering.axes import Axes, common_axes, default_axes, turn
 from weft.compiler.lowering.gather import exact, lying
 from weft.compiler.lowering.pieces import PIECES, choose
 from weft.compiler.lowering.rewrite import PartPlace, Rewrite
 
 TAIL_VECTORS = 8
-"""What it costs to bring a pixel of a partly used tile into another: vectors through the array, and to and from
-DRAM0."""
+"""The cost of moving a pixel of a partly used tile: vectors through the array, and to and from DRAM0."""
 
 
 def dropout(state: Rewrite, node: Node) -> None:
-    """Dropout, as it is when the network is used: the tensor itself."""
+    """Lower Dropout, in inference mode, to its input."""
     if node.input(2) and state.constant(node.input(2)).any():
         raise state.refusal(node, f"input 2 ({node.input(2)!r}, training_mode)", True, "False")
     alias(state, node)
 
 
 def alias(state: Rewrite, node: Node) -> None:
-    """Identity: the tensor itself."""
+    """Lower Identity to its input."""
     held = state.held[node.input(0)]
     state.hold(node.output, held.tensor, held.where, held.fill)
 
 
 def move(state: Rewrite, node: Node) -> None:
-    """Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice, Split, Gather, Expand, Tile, DepthToSpace, SpaceToDepth:
-    the operator itself, run on indices."""
+    """Lower Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice, Split, Gather, Expand, Tile, DepthToSpace,
+    SpaceToDepth.
+
+    The operator itself is run on indices."""
     _moved(state, node, {}, 0.0)
 
 
+def lie(state: Rewrite, name: str, source: str, index: np.ndarray) -> None:
+    """Declare the tensor ``name``, whose elements are those of ``source`` that lie at ``index``."""
+    held = state.held[source]
+    state.declare(name, index.shape)
+    same = state.graph.shapes[source] == index.shape and np.array_equal(index, state.index(source))
+    state.hold(name, held.tensor, held.where if same else index, held.fill)
+
+
 def pad(state: Rewrite, node: Node) -> None:
-    """Pad: constant, reflect, edge, wrap."""
+    """Lower Pad in the modes constant, reflect, edge and wrap."""
     fill, constants, attributes = 0.0, {}, dict(node.attributes)
     if attributes.get("mode", "constant") == "constant":
         if state.graph.opset >= 11:
@@ -64,6 +75,7 @@ def pad(state: Rewrite, node: Node) -> None:
 
 
 def _moved(state: Rewrite, node: Node, constants: dict[int, np.ndarray], fill: float) -> None:
+    """Run a node on the indices of its input and note where its outputs lie; elements without a source get ``fill``."""
     index = state.index(node.input(0))
     if index.size > SMALL_ENOUGH:
         raise state.refusal(node, "elements of input 0", index.size, f"at most {SMALL_ENOUGH}")
@@ -83,13 +95,15 @@ def _moved(state: Rewrite, node: Node, constants: dict[int, np.ndarray], fill: f
 
 # -- concatenation -------------------------------------------------------------------------------------------------
 def concat(state: Rewrite, node: Node) -> None:
-    """Concat on any axis: its inputs are written where the result lies. Channels start at a lane 0 each, so that the
-    result may have unused ones in between."""
+    """Lower Concat on any axis: its inputs are written where the result lies.
+
+    Channels start at a lane 0 each, so that the result may have unused ones in between."""
     shape = state.graph.shapes[node.output]
     axis = node.attributes["axis"] % len(shape)
     names = [name for name in node.inputs if name]
-    if _turned(state, names, axis):
-        _concat_turned(state, node, names)
+    axes = common_axes(state, [name for name in names if not state.is_constant(name)], shape)
+    if len(names) > 1 and axes != default_axes(len(shape)):
+        _concat_turned(state, node, names, axis, axes)
         return
     names = [_computed(state, node, name, names) for name in names]
     if len(names) == 1:
@@ -101,7 +115,7 @@ def concat(state: Rewrite, node: Node) -> None:
 
 
 def _computed(state: Rewrite, node: Node, name: str, names: list[str]) -> str:
-    """A constant as a tensor of the machine."""
+    """Return ``name``, or a tensor of the machine that holds it if it is a constant."""
     if not state.is_constant(name):
         return name
     value, made = state.constant(name), f"{node.output}/{name}"
@@ -111,33 +125,22 @@ def _computed(state: Rewrite, node: Node, name: str, names: list[str]) -> str:
     return made
 
 
-def _turned(state: Rewrite, names: list[str], axis: int) -> bool:
-    """Whether all tensors [1, rows, columns] are joined along rows, and lie with columns as channels, as products of
-    matrices do."""
-    tensors = [name for name in names if not state.is_constant(name)]
-    return axis == 1 and len(names) > 1 and all(
-        len(state.graph.shapes[name]) == 3 and state.graph.shapes[name][0] == 1 and np.array_equal(
-            np.swapaxes(state.index(name), 1, 2), default_index((1, *state.graph.shapes[name][:0:-1])))
-        and math.prod(state.graph.shapes[name][1:]) == math.prod(state.shapes[state.held[name].tensor])
-        and state.graph.shapes[name][2] == state.shapes[state.held[name].tensor][1] for name in tensors)
+def _concat_turned(state: Rewrite, node: Node, names: list[str], axis: int, axes: Axes) -> None:
+    """Lower a Concat of tensors that lie with ``axes`` as channels and pixels.
 
-
-def _concat_turned(state: Rewrite, node: Node, names: list[str]) -> None:
-    turned: list[str] = []
-    for name in names:
-        turned.append(f"{node.output}/turned{len(turned)}")
-        if state.is_constant(name):
-            state.know(turned[-1], np.swapaxes(state.constant(name), 1, 2))
-            continue
-        state.declare(turned[-1], (1, *state.graph.shapes[name][:0:-1]))
-        state.hold(turned[-1], state.held[name].tensor, np.swapaxes(state.index(name), 1, 2), state.held[name].fill)
-    made = f"{node.output}/turned"
-    state.declare(made, (1, *state.graph.shapes[node.output][:0:-1]))
-    concat(state, node.replace(inputs=tuple(turned), outputs=(made,), attributes={"axis": 2}))
-    state.hold(node.output, state.held[made].tensor, np.swapaxes(state.index(made), 1, 2))
+    The axis that grows becomes the outermost of its kind."""
+    kind = int(axis not in axes.channels)
+    axes = Axes(*((axis, *(entry for entry in own if entry != axis)) if axis in own else own for own in axes))
+    turned = [turn(state, name, f"{node.output}/turned{number}", axes, state.shape(name))
+              for number, name in enumerate(names)]
+    made, shape = f"{node.output}/turned", state.graph.shapes[node.output]
+    state.declare(made, axes.turned(shape))
+    concat(state, node.replace(inputs=tuple(turned), outputs=(made,), attributes={"axis": 1 + kind}))
+    state.hold(node.output, state.held[made].tensor, state.index(made).ravel()[axes.places(shape)])
 
 
 def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:
+    """Lower a Concat along channels."""
     parts: list[tuple[str, PartPlace]] = []
     channels: list[np.ndarray] = []
     used = 0
@@ -157,8 +160,10 @@ def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:
 
 
 def _gains_by_joining(state: Rewrite, node: Node, tiles: np.ndarray) -> bool:
-    """Whether to join the partly used tiles of the result: the convolutions that read it save more vectors than joining
-    costs. ``tiles`` [channels]: the tile in which each channel lies."""
+    """Tell whether joining the partly used tiles of the result pays.
+
+    It pays if the convolutions that read the result save more vectors than joining costs. ``tiles`` [channels]: the
+    tile of each channel."""
     used = np.bincount(tiles)
     tails = used[(used > 0) & (used < state.lanes)]
     saved = len(tails) - -(-int(tails.sum()) // state.lanes)
@@ -168,15 +173,17 @@ def _gains_by_joining(state: Rewrite, node: Node, tiles: np.ndarray) -> bool:
 
 
 def _passes(state: Rewrite, conv: Node) -> float:
-    """How often a convolution sends a pixel of an input tile through the array, on average."""
+    """Return how often a convolution sends a pixel of an input channel tile through the array, on average."""
     weights = state.constant(conv.input(1))
     made, read = (math.prod(state.graph.shapes[name][2:]) for name in (conv.output, conv.input(0)))
     return -(-len(weights) // state.lanes) * math.prod(weights.shape[2:]) * made / read
 
 
 def _tails_joined(state: Rewrite, node: Node, apart: str, channels: np.ndarray) -> tuple[str, np.ndarray]:
-    """``apart``, and behind it the channels of its partly used tiles once more, now in full tiles but for the last.
-    Returns this tensor and [channels] where each of ``channels`` is to be read: nothing reads the partly used tiles."""
+    """Return a tensor with the channels of partly used tiles in full tiles at its end, and [channels].
+
+    ``apart`` is the tensor before, whose ``channels`` are used. The second result has the new place of each of these
+    channels; the partly used tiles are no longer read."""
     _, end, *size = state.shapes[apart]
     tiles = channels // state.lanes
     tail = np.bincount(tiles)[tiles] < state.lanes
@@ -190,6 +197,7 @@ def _tails_joined(state: Rewrite, node: Node, apart: str, channels: np.ndarray) 
 
 
 def _concat_pixels(state: Rewrite, node: Node, names: list[str], axis: int) -> None:
+    """Lower a Concat along an axis whose elements lie as pixels."""
     _, _, height, width = default_place(state.graph.shapes[node.output])
     parts: list[tuple[str, PartPlace]] = []
     begin = 0
@@ -209,7 +217,7 @@ def _concat_pixels(state: Rewrite, node: Node, names: list[str], axis: int) -> N
 
 def _box(state: Rewrite, node: Node, tensor: str, target: np.ndarray, rows: Walk, columns: Walk,
          size: tuple[int, int]) -> tuple[str, PartPlace]:
-    """A box of the pixels of ``tensor``, and its place."""
+    """Return a View of a box of the pixels of ``tensor``, and its place in the result."""
     own = state.shapes[tensor][3]
     view = state.view(node, tensor, (rows.length, columns.length), rows.first * own + columns.first, rows.stride * own,
                       columns.stride)

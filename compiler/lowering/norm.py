@@ -1,5 +1,6 @@
-"""Softmax, normalisations and reductions that need a function by lookup table: each handler's docstring names its
-operator. Numbers stay small: exponentials are of arguments at most 0, squares of what has no mean."""
+"""Lower softmax, normalisations, and reductions that need a function by lookup table.
+
+Numbers stay small: exponentials have arguments of at most 0, and squares are of centred values."""
 
 from __future__ import annotations
 
@@ -18,58 +19,97 @@ from weft.compiler.lowering.rewrite import Rewrite
 from weft.compiler.lowering.rules import SQUARE, Step
 
 EXPONENTIAL: tuple[Step, ...] = (("Min", (0, 0.0), ()), ("Exp", (1,), ()))
-"""Of arguments that are at most 0, but for their rounding."""
+"""The exponential of arguments that are at most 0, except for their rounding."""
 
 LOGARITHM: tuple[Step, ...] = (("Max", (0, 1.0), ()), ("Log", (1,), ()))
-"""Of sums of exponentials, one of which is 1."""
+"""The logarithm of sums of exponentials, one of which is 1."""
 
 VANISHING: Interval = (-15.5, 0.0)
-"""Arguments of an exponential that tells them apart. From -11.8 on it is less than half a step of 16 bits beside 1; its
-table has 256 keys, so that pieces of 1/16 reach this far in any case."""
+"""The arguments that an exponential beside 1 must tell apart.
+
+From -11.8 on it is less than half a step of 16 bits beside 1. Its table has 256 keys, so that pieces of 1/16 reach this
+far in any case."""
 
 MOST_DEVIATIONS = 16.0
-"""Of normalised values, whose root mean square is 1, so many deviations have room, whatever calibration saw; n values
-reach at most sqrt(n) of them."""
+"""The magnitude that normalised values have room for, in root mean squares, whatever calibration saw.
+
+n values reach at most sqrt(n) of them."""
+
+FEW_VECTORS = 256
+"""So many vectors are saved, loaded and multiplied in about the time in which a lookup table is loaded."""
 
 ROOT: tuple[Step, ...] = (("Max", (0, 0.0), ()), ("Sqrt", (1,), ()))
 MAGNITUDE: tuple[Step, ...] = (("Abs", (0,), ()),)
+INVERSE: tuple[Step, ...] = (("Max", (0, 1.0), ()), ("Reciprocal", (1,), ()))
+"""The inverse of sums of exponentials, one of which is 1."""
+
 ANY_LOGARITHM: tuple[Step, ...] = (("Log", (0,), ()),)
 
 
 def inverse_root(epsilon: float) -> tuple[Step, ...]:
-    """1 / sqrt(x + epsilon)."""
+    """Return the steps of 1 / sqrt(x + epsilon)."""
     return ("Max", (0, 0.0), ()), ("Add", (1, float(epsilon)), ()), ("Sqrt", (2,), ()), ("Reciprocal", (3,), ())
 
 
 # -- softmax -----------------------------------------------------------------------------------------------------------
 def softmax(state: Rewrite, node: Node) -> None:
-    """Softmax: exp(x - max - log(sum of exp(x - max)))."""
-    of, logarithm = _log_softmax(state, node, VANISHING)
-    state.hold(node.output, function(state, node, logarithm, EXPONENTIAL, "any"), of.where)
+    """Lower Softmax: exp(x - max - log(sum of exp(x - max))).
+
+    Of few vectors it is exp(x - max) / sum, which loads one table less."""
+    of = _classes(state, node)
+    if _vectors(state, of.tensor) <= FEW_VECTORS:
+        made = _divided(state, node, of)
+    else:
+        made = function(state, node, _log_softmax(state, node, of, VANISHING), EXPONENTIAL, "any")
+    state.hold(node.output, made, of.where)
 
 
 def log_softmax(state: Rewrite, node: Node) -> None:
-    """LogSoftmax."""
-    of, logarithm = _log_softmax(state, node)
-    state.hold(node.output, logarithm, of.where)
+    """Lower LogSoftmax."""
+    of = _classes(state, node)
+    state.hold(node.output, _log_softmax(state, node, of), of.where)
 
 
-def _log_softmax(state: Rewrite, node: Node, told_apart: Interval | None = None) -> tuple[Groups, str]:
-    """Return the groups, and the name of x - max - log(sum of exp(x - max)). ``told_apart``: as of _log_sum."""
+def _classes(state: Rewrite, node: Node) -> Groups:
+    """Return the groups of elements that a Softmax normalises together."""
     rank, flat = len(state.graph.shapes[node.input(0)]), state.graph.opset < 13
     axis = node.attributes.get("axis", 1 if flat else -1) % rank
-    of = groups(state, node, node.input(0), range(axis, rank) if flat else [axis])
+    return groups(state, node, node.input(0), range(axis, rank) if flat else [axis])
+
+
+def _divided(state: Rewrite, node: Node, of: Groups) -> str:
+    """Return the name of exp(x - max) / (sum of exp(x - max))."""
+    _, exponentials, sums = _exponentials(state, node, of, largest(state, node, of), VANISHING)
+    inverse = function(state, node, sums, INVERSE, "any", "inverse")
+    state.bound(inverse, (0.0, 1.0))
+    factor = spread(state, node, inverse, of, filled=state.shapes[exponentials][1])
+    return state.bound(state.emit(node, "Mul", [exponentials, factor], {}, state.shapes[exponentials]), (0.0, 1.0))
+
+
+def _log_softmax(state: Rewrite, node: Node, of: Groups, told_apart: Interval | None = None) -> str:
+    """Return the name of x - max - log(sum of exp(x - max)). ``told_apart``: see _exponentials."""
     shifted, logarithm = _log_sum(state, node, of, largest(state, node, of), told_apart)
     made = state.add(node, spread(state, node, logarithm, of, -1.0), shifted, "difference")
     most = math.log(math.prod(of.members))
-    return of, state.bound(made, told_apart or Within(of.tensor, differences=True, margin=most))
+    return state.bound(made, told_apart or Within(of.tensor, differences=True, margin=most))
 
 
 def _log_sum(state: Rewrite, node: Node, of: Groups, most: str,
              told_apart: Interval | None = None) -> tuple[str, str]:
-    """Return the names of x - max, of each group's maxima ``most``, and of the logarithm of the sum of its
-    exponentials. The sum lies in 1..n, whatever calibration saw, and its parts in 0..n. ``told_apart``: what the
-    readers of x - max tell apart, where that is not everything."""
+    """Return the names of x - max, for each group's maxima ``most``, and of log(sum of exp(x - max)).
+
+    ``told_apart``: see _exponentials."""
+    shifted, _, sums = _exponentials(state, node, of, most, told_apart)
+    logarithm = function(state, node, sums, LOGARITHM, "any", "logarithm")
+    return shifted, state.bound(logarithm, (0.0, math.log(math.prod(of.members))))
+
+
+def _exponentials(state: Rewrite, node: Node, of: Groups, most: str,
+                  told_apart: Interval | None) -> tuple[str, str, str]:
+    """Return the names of x - max, for each group's maxima ``most``, of exp(x - max), and of the sum of these.
+
+    The sum lies in 1..n, whatever calibration saw, and its parts in 0..n. ``told_apart``: the interval of x - max that
+    its readers tell apart, None if that is everything."""
     shifted = state.add(node, spread(state, node, most, of, -1.0), of.tensor, "shifted")
     state.bound(shifted, told_apart or Within(of.tensor, differences=True))
     exponentials, count = function(state, node, shifted, EXPONENTIAL, "any", "exponential"), len(state.nodes)
@@ -77,13 +117,12 @@ def _log_sum(state: Rewrite, node: Node, of: Groups, most: str,
     members = float(math.prod(of.members))
     for made in state.nodes[count:]:
         state.bound(made.output, (0.0, members))
-    logarithm = function(state, node, state.bound(sums, (1.0, members)), LOGARITHM, "any", "logarithm")
-    return shifted, state.bound(logarithm, (0.0, math.log(members)))
+    return shifted, exponentials, state.bound(sums, (1.0, members))
 
 
 # -- normalisations ----------------------------------------------------------------------------------------------------
 def layer_normalization(state: Rewrite, node: Node) -> None:
-    """LayerNormalization; where they are wanted also the means, and 1 / the deviations."""
+    """Lower LayerNormalization; also its outputs mean and 1 / deviation if they are read."""
     rank = len(state.graph.shapes[node.input(0)])
     axes = range(node.attributes.get("axis", -1) % rank, rank)
     of, inverse = _normalised(state, node, node.input(0), axes, node.attributes.get("epsilon", 1e-5), centred=True)
@@ -95,7 +134,7 @@ def layer_normalization(state: Rewrite, node: Node) -> None:
 
 
 def rms_normalization(state: Rewrite, node: Node) -> None:
-    """RMSNormalization."""
+    """Lower RMSNormalization."""
     rank = len(state.graph.shapes[node.input(0)])
     axes = range(node.attributes.get("axis", -1) % rank, rank)
     _normalised(state, node, node.input(0), axes, node.attributes.get("epsilon", 1e-5), centred=False)
@@ -103,14 +142,14 @@ def rms_normalization(state: Rewrite, node: Node) -> None:
 
 
 def instance_normalization(state: Rewrite, node: Node) -> None:
-    """InstanceNormalization."""
+    """Lower InstanceNormalization."""
     rank = len(state.graph.shapes[node.input(0)])
     _normalised(state, node, node.input(0), range(2, rank), node.attributes.get("epsilon", 1e-5), centred=True)
     _affine(state, node, *(_of_channels(state, node, number) for number in (1, 2)))
 
 
 def group_normalization(state: Rewrite, node: Node) -> None:
-    """GroupNormalization; before opset 21 its factors are those of groups."""
+    """Lower GroupNormalization; before opset 21 its factors are those of groups."""
     shape, count = state.graph.shapes[node.input(0)], int(node.attributes["num_groups"])
     name = f"{node.output}/groups"
     state.declare(name, (shape[0], count, math.prod(shape[1:]) // count))
@@ -122,7 +161,7 @@ def group_normalization(state: Rewrite, node: Node) -> None:
 
 
 def mean_variance_normalization(state: Rewrite, node: Node) -> None:
-    """MeanVarianceNormalization."""
+    """Lower MeanVarianceNormalization."""
     rank = len(state.graph.shapes[node.input(0)])
     axes = [axis % rank for axis in node.attributes.get("axes", (0, 2, 3))]
     _normalised(state, node, node.input(0), axes, 1e-9, centred=True)
@@ -130,11 +169,12 @@ def mean_variance_normalization(state: Rewrite, node: Node) -> None:
 
 def _normalised(state: Rewrite, node: Node, name: str, axes: Sequence[int], epsilon: float, *,
                 centred: bool) -> tuple[Groups, str]:
-    """The tensor ``name`` without its mean, divided by its deviation, as the output of ``node``. Returns its groups,
-    and what they were multiplied by."""
+    """Normalise the tensor ``name`` as the output of ``node``; return its groups and the factor tensor.
+
+    It is divided by its deviation, and with ``centred`` the mean is subtracted before."""
     of = groups(state, node, name, axes)
     tensor = _centred(state, node, of) if centred else of.tensor
-    square = function(state, node, tensor, SQUARE, "keeps_zero", "square")
+    square = _squared(state, node, tensor)
     variance = total(state, node, square, of, 1 / math.prod(of.members), "variance")
     inverse = function(state, node, variance, inverse_root(epsilon), "as_seen", "inverse")
     factor = spread(state, node, inverse, of)
@@ -149,8 +189,23 @@ def _normalised(state: Rewrite, node: Node, name: str, axes: Sequence[int], epsi
     return of, inverse
 
 
+def _squared(state: Rewrite, node: Node, tensor: str) -> str:
+    """Return the square of ``tensor``: by a lookup table behind the layer that makes it.
+
+    Few vectors are multiplied, in a layer of their own."""
+    if _vectors(state, tensor) > FEW_VECTORS:
+        return function(state, node, tensor, SQUARE, "keeps_zero", "square")
+    return state.emit(node, "Mul", [tensor, tensor], {}, state.shapes[tensor], "square")
+
+
+def _vectors(state: Rewrite, tensor: str) -> int:
+    """Return how many vectors ``tensor`` takes."""
+    _, channels, *size = state.shapes[tensor]
+    return -(-channels // state.lanes) * math.prod(size)
+
+
 def _same_channels(state: Rewrite, node: Node, tensor: str, like: str) -> str:
-    """Without the channels that fill lanes."""
+    """Return ``tensor`` without the channels that fill lanes, so that it has as many as ``like``."""
     count = state.shapes[like][1]
     if state.shapes[tensor][1] == count:
         return tensor
@@ -160,9 +215,13 @@ def _same_channels(state: Rewrite, node: Node, tensor: str, like: str) -> str:
 
 
 def _centred(state: Rewrite, node: Node, of: Groups) -> str:
-    """Without the mean of each group; over channels alone that is one convolution."""
+    """Return the tensor minus the mean of each group.
+
+    Over channels alone that is one convolution, unless its weight tiles take longer than two more layers."""
     channels, pixels = of.members
-    if pixels == 1:
+    tiles = -(-len(of.channels) // state.lanes)
+    times = state.lanes + math.prod(state.shapes[of.tensor][2:])
+    if pixels == 1 and tiles ** 2 * times <= 2 * (tiles * times + FEW_VECTORS):
         state.count_weights(node, len(of.channels) ** 2)
         alike = of.channels[:, None] == of.channels
         weights = np.eye(len(of.channels)) - alike / channels
@@ -173,11 +232,12 @@ def _centred(state: Rewrite, node: Node, of: Groups) -> str:
 
 
 def _constant(state: Rewrite, node: Node, number: int) -> np.ndarray | None:
+    """Return the constant input ``number`` as float64, or None if it is absent."""
     return state.constant(node.input(number)).astype(np.float64) if node.input(number) else None
 
 
 def _of_channels(state: Rewrite, node: Node, number: int) -> np.ndarray | None:
-    """A constant of one number a channel, or one a group of channels."""
+    """Return a constant input with one number for each channel, or for each group, in a shape that broadcasts."""
     value, shape = _constant(state, node, number), state.graph.shapes[node.output]
     if value is None:
         return None
@@ -185,7 +245,7 @@ def _of_channels(state: Rewrite, node: Node, number: int) -> np.ndarray | None:
 
 
 def _affine(state: Rewrite, node: Node, factor: np.ndarray | None, offset: np.ndarray | None) -> None:
-    """The output times a constant, plus another one: one convolution where both are alike for a channel."""
+    """Multiply the output by a constant and add another one: one convolution if both are alike within a channel."""
     shape, name = state.graph.shapes[node.output], f"{node.output}/plain"
     factor = np.broadcast_to(1.0 if factor is None else factor, shape)
     offset = np.broadcast_to(0.0 if offset is None else offset, shape)
@@ -206,27 +266,27 @@ def _affine(state: Rewrite, node: Node, factor: np.ndarray | None, offset: np.nd
 
 # -- reductions --------------------------------------------------------------------------------------------------------
 def reduce_l1(state: Rewrite, node: Node) -> None:
-    """ReduceL1."""
+    """Lower ReduceL1."""
     _reduced(state, node, MAGNITUDE, "keeps_zero")
 
 
 def reduce_l2(state: Rewrite, node: Node) -> None:
-    """ReduceL2."""
+    """Lower ReduceL2."""
     _reduced(state, node, SQUARE, "keeps_zero", ROOT, "any")
 
 
 def reduce_sum_square(state: Rewrite, node: Node) -> None:
-    """ReduceSumSquare."""
+    """Lower ReduceSumSquare."""
     _reduced(state, node, SQUARE, "keeps_zero")
 
 
 def reduce_log_sum(state: Rewrite, node: Node) -> None:
-    """ReduceLogSum."""
+    """Lower ReduceLogSum."""
     _reduced(state, node, (), "", ANY_LOGARITHM, "as_seen")
 
 
 def reduce_log_sum_exp(state: Rewrite, node: Node) -> None:
-    """ReduceLogSumExp: max + log(sum of exp(x - max))."""
+    """Lower ReduceLogSumExp: max + log(sum of exp(x - max))."""
     of = groups(state, node, node.input(0), reduced_axes(state, node))
     most = largest(state, node, of)
     _, logarithm = _log_sum(state, node, of, most, VANISHING)
@@ -235,7 +295,7 @@ def reduce_log_sum_exp(state: Rewrite, node: Node) -> None:
 
 
 def reduce_min(state: Rewrite, node: Node) -> None:
-    """ReduceMin: -max(-x)."""
+    """Lower ReduceMin: -max(-x)."""
     name, source = f"{node.output}/negative", state.held[node.input(0)]
     state.declare(name, state.graph.shapes[node.input(0)])
     state.hold(name, state.scale(node, source.tensor, -1.0, part="negative"), source.where, -source.fill)
@@ -246,7 +306,7 @@ def reduce_min(state: Rewrite, node: Node) -> None:
 
 def _reduced(state: Rewrite, node: Node, before: tuple[Step, ...], kind: str, after: tuple[Step, ...] = (),
              kind_after: str = "") -> None:
-    """The sum of a function of the elements, and a function of it."""
+    """Lower a reduction: the sum of a function ``before`` of the elements, then a function ``after`` of it."""
     of = groups(state, node, node.input(0), reduced_axes(state, node))
     tensor = function(state, node, of.tensor, before, kind, "inner") if before else of.tensor
     made = total(state, node, tensor, of, 1.0, "sum" if after else "")

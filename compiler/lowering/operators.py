@@ -1,9 +1,8 @@
-"""The operators that the compiler knows, one row each: the check below, the rewriting (``normalise.py``), the value
-tables, the layers, the documentation and the node tests all read this table.
+"""The table of operators that the compiler knows, one row each.
 
-A new operator is a row here, and a function that rewrites it in one of this folder's files. An attribute that is not in
-its operator's row is an error, so nothing is silently ignored.
-"""
+The check below, the rewriting (``normalise.py``), lookup tables, layers, documentation and node tests all read it. A
+new operator is a row here, and a function that rewrites it in one of the files beside this one. An attribute that is
+not in its operator's row is an error, so nothing is silently ignored."""
 
 from __future__ import annotations
 
@@ -35,15 +34,16 @@ RECURRENT: dict[str, Rule] = {
     "hidden_size": ANY, "direction": only("forward", "reverse", "bidirectional"), "layout": only(0, 1),
     "activations": Rule(", ".join(recurrent.ACTIVATIONS), lambda value: set(value) <= set(recurrent.ACTIVATIONS))}
 HOST = Operator(None)
-"""What the machine never computes."""
+"""The row of operators that the machine never computes."""
 
 
 def _function(attributes: Mapping[str, Rule], table: ValueTable) -> Operator:
-    """Of one tensor, by lookup table."""
+    """Return the row of an operator of one tensor that is computed by lookup table."""
     return Operator(partial(lookup, table=table), attributes, table=table, elementwise=True)
 
 
 def _not_negative(low: float, high: float) -> tuple[float, float]:
+    """Return the part of a range that is not negative."""
     return max(low, 0.0), max(high, 0.0)
 
 
@@ -64,15 +64,15 @@ OPERATORS: dict[str, Operator] = {
         linear.conv_transpose,
         {**WINDOW, "group": AT_LEAST_1, "output_padding": plane(0), "output_shape": plane(1)}, constants=(1, 2),
         counted=True),
-    "DepthToSpace": Operator(moves.move, {"blocksize": ANY, "mode": ANY}),
+    "DepthToSpace": Operator(moves.move, {"blocksize": ANY, "mode": ANY}, moves=True),
     "Div": Operator(arithmetic.div, scales=True),
     "Dropout": Operator(moves.dropout, {"ratio": ANY, "seed": ANY}, constants=(1, 2)),
     "Elu": _function({"alpha": ANY}, ValueTable(keeps_zero=True)),
     "Erf": _function({}, ValueTable(keeps_zero=True)),
     "Exp": _function({}, ValueTable()),
-    "Expand": Operator(moves.move, constants=(1,)),
-    "Flatten": Operator(moves.move, {"axis": ANY}),
-    "Gather": Operator(moves.move, {"axis": ANY}, constants=(1,)),
+    "Expand": Operator(moves.move, constants=(1,), moves=True),
+    "Flatten": Operator(moves.move, {"axis": ANY}, moves=True),
+    "Gather": Operator(moves.move, {"axis": ANY}, constants=(1,), moves=True),
     "Gelu": _function({"approximate": ANY}, ValueTable(keeps_zero=True)),
     "GRU": Operator(recurrent.gru, {**RECURRENT, "linear_before_reset": only(0, 1)}, constants=(1, 2, 3, 4),
                     outputs=True, counted=True),
@@ -84,7 +84,7 @@ OPERATORS: dict[str, Operator] = {
                                    constants=(1, 2)),
     "HardSigmoid": Operator(arithmetic.hard_sigmoid, {"alpha": ANY, "beta": ANY}),
     "HardSwish": Operator(arithmetic.hard_swish),
-    "Identity": Operator(moves.alias, relabels=True),
+    "Identity": Operator(moves.alias, relabels=True, moves=True),
     "InstanceNormalization": Operator(norms.instance_normalization, {"epsilon": ANY}, constants=(1, 2)),
     "LSTM": Operator(recurrent.lstm, {**RECURRENT, "input_forget": only(0)}, constants=(1, 2, 3, 4, 7), outputs=True,
                      counted=True),
@@ -120,7 +120,7 @@ OPERATORS: dict[str, Operator] = {
     "ReduceSum": Operator(pools.reduce_sum, AXES, constants=(1,)),
     "ReduceSumSquare": Operator(norms.reduce_sum_square, AXES, constants=(1,)),
     "Relu": Operator(arithmetic.relu, elementwise=True),
-    "Reshape": Operator(moves.move, {"allowzero": ANY}, constants=(1,), relabels=True),
+    "Reshape": Operator(moves.move, {"allowzero": ANY}, constants=(1,), relabels=True, moves=True),
     "Resize": Operator(
         resize,
         {"antialias": ANY, "axes": ANY, "coordinate_transformation_mode": ANY, "cubic_coeff_a": ANY,
@@ -128,26 +128,27 @@ OPERATORS: dict[str, Operator] = {
          "nearest_mode": ANY}, constants=(1, 2, 3)),
     "Selu": _function({"alpha": ANY, "gamma": ANY}, ValueTable(keeps_zero=True)),
     "Sigmoid": _function({}, ValueTable()),
-    "Slice": Operator(moves.move, {"axes": ANY, "starts": ANY, "ends": ANY}, constants=(1, 2, 3, 4)),
+    "Slice": Operator(moves.move, {"axes": ANY, "starts": ANY, "ends": ANY}, constants=(1, 2, 3, 4), moves=True),
     "Softmax": Operator(norms.softmax, {"axis": ANY}),
     "Softplus": _function({}, ValueTable()),
     "Softsign": _function({}, ValueTable(keeps_zero=True)),
-    "SpaceToDepth": Operator(moves.move, {"blocksize": ANY, "mode": ANY}),
-    "Split": Operator(moves.move, {"axis": ANY, "num_outputs": ANY, "split": ANY}, constants=(1,), outputs=True),
+    "SpaceToDepth": Operator(moves.move, {"blocksize": ANY, "mode": ANY}, moves=True),
+    "Split": Operator(moves.move, {"axis": ANY, "num_outputs": ANY, "split": ANY}, constants=(1,), outputs=True,
+                      moves=True),
     "Sqrt": _function({}, ValueTable(domain=_not_negative)),
-    "Squeeze": Operator(moves.move, {"axes": ANY}, constants=(1,), relabels=True),
+    "Squeeze": Operator(moves.move, {"axes": ANY}, constants=(1,), relabels=True, moves=True),
     "Sub": Operator(arithmetic.sub, scales=True),
     "Sum": Operator(arithmetic.add),
     "Swish": Operator(arithmetic.swish, {"alpha": ANY}),
     "Tanh": _function({}, ValueTable(keeps_zero=True)),
-    "Tile": Operator(moves.move, constants=(1,)),
+    "Tile": Operator(moves.move, constants=(1,), moves=True),
     "TopK": HOST,
-    "Transpose": Operator(moves.move, {"perm": ANY}, relabels=True),
-    "Unsqueeze": Operator(moves.move, {"axes": ANY}, constants=(1,), relabels=True),
+    "Transpose": Operator(moves.move, {"perm": ANY}, relabels=True, moves=True),
+    "Unsqueeze": Operator(moves.move, {"axes": ANY}, constants=(1,), relabels=True, moves=True),
     "Upsample": Operator(resize, {"mode": ANY, "scales": ANY}, constants=(1,)),
     "Where": Operator(choice.where, constants=(0,)),
 }
-"""ONNX name -> what the compiler does with it."""
+"""ONNX operator -> its row: what the compiler does with it."""
 
 HOST_OPERATORS = frozenset(name for name, operator in OPERATORS.items() if operator.lower is None)
 MACHINE_OPERATORS = tuple(name for name in OPERATORS if name not in HOST_OPERATORS)
@@ -157,19 +158,22 @@ TABLES.update({name: operator.table for name, operator in OPERATORS.items() if o
 CANONICAL_FUNCTIONS = FUNCTIONS | {FUNCTION}
 ROWS = {**OPERATORS, FUNCTION: Operator(several_steps, elementwise=True),
         FAKE_QUANTIZE: Operator(fake_quantize, {"scale": ANY, "zero": ANY}, elementwise=True)}
-"""Those of the model, the one that ``fuse_functions.py`` makes of several, and what the frontend makes of
-QuantizeLinear and DequantizeLinear."""
+"""The rows of all operators: those of ONNX, Function (``fuse_functions.py``), and FakeQuantize.
+
+The frontend makes FakeQuantize from QuantizeLinear and DequantizeLinear."""
 
 
 def check_supported(graph: Graph) -> Graph:
-    """The graph itself; raises CompileError with node, operator, attribute and what is allowed."""
+    """Return the graph itself. Raise CompileError for a node that the machine cannot compute.
+
+    The error says node, operator, attribute and what is allowed."""
     for error in refusals(graph).values():
         raise error
     return graph
 
 
 def refusals(graph: Graph) -> dict[str, CompileError]:
-    """Of every node that the machine cannot compute by what the node itself is, the error, in the graph's order."""
+    """Return the error of every node that the machine cannot compute, by node name, in the graph's order."""
     consumers, outputs = graph.consumers(), graph.output_tensors()
     found = {}
     for node in graph.nodes:
@@ -183,15 +187,15 @@ def refusals(graph: Graph) -> dict[str, CompileError]:
 WIDE = frozenset({"GroupNormalization", "InstanceNormalization", "LayerNormalization", "LogSoftmax",
                   "MeanVarianceNormalization", "RMSNormalization", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare",
                   "Softmax"})
-"""Operators with squares, exponentials or their inverses on the way, of which bytes leave too little."""
+"""Operators whose squares, exponentials or inverses need more than eight bits."""
 
 
 DYNAMIC = frozenset({"ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QuantizeLinear"})
-"""What is left of quantisation in a graph: operators whose scales are found while the network runs."""
+"""Quantisation operators left in a graph: their scales are found while the network runs."""
 
 
 def check_bytes(graph: Graph) -> Graph:
-    """The graph itself; raises CompileError where eight bits are not enough for what an operator computes."""
+    """Return the graph itself. Raise CompileError if eight bits are not enough for what an operator computes."""
     for node in graph.nodes:
         if node.op in WIDE:
             raise refuse_node(node, "", "not supported in bytes: its intermediate results need more bits",
@@ -201,6 +205,7 @@ def check_bytes(graph: Graph) -> Graph:
 
 
 def _check_node(graph: Graph, node: Node, consumers: Mapping[str, Sequence[Node]], outputs: frozenset[str]) -> None:
+    """Raise CompileError if the machine cannot compute a node."""
     operator = ROWS.get(node.op)
     if node.op in DYNAMIC:
         raise refuse_node(node, "", "scales that are found while it runs", "scales that are constants",
@@ -219,7 +224,9 @@ def _check_node(graph: Graph, node: Node, consumers: Mapping[str, Sequence[Node]
 
 
 def _check_types(graph: Graph, node: Node) -> None:
-    """Integers and truth values are the host's; constants of them are the operator's own business."""
+    """Raise CompileError if a computed input or output is not float32.
+
+    Integers and truth values are the host's; constants of these types are checked by the operator."""
     for kind, names in (("input", node.inputs), ("output", node.outputs)):
         for name in names:
             if name and not graph.is_constant(name) and graph.type(name) != FLOAT:
@@ -227,6 +234,7 @@ def _check_types(graph: Graph, node: Node) -> None:
 
 
 def _check_attributes(node: Node, operator: Operator) -> None:
+    """Raise CompileError for an attribute or attribute value that is not supported."""
     for name, value in node.attributes.items():
         rule = operator.attributes.get(name)
         if rule is None:
@@ -237,6 +245,7 @@ def _check_attributes(node: Node, operator: Operator) -> None:
 
 
 def _check_inputs(graph: Graph, node: Node, operator: Operator) -> None:
+    """Raise CompileError if an input must be constant and is not, or has a wrong number of dimensions."""
     for index in operator.constants:
         name = node.input(index)
         if name and not graph.is_constant(name):

@@ -1,8 +1,7 @@
-"""Elements brought to where an operator needs them, piece by piece: the general case of ``gather.py``.
+"""Bring elements to where an operator needs them piece by piece: the general case of ``gather.py``.
 
-A piece is a box of output pixels that one 1x1 convolution for each source pixel makes; or pixel by pixel, where that
-are fewer convolutions. All pieces are counted before the first is made.
-"""
+A piece is a box of output pixels that one 1x1 convolution for each source pixel makes; or one convolution for each
+output pixel, if these are fewer. All pieces are counted before the first is made."""
 
 from __future__ import annotations
 
@@ -19,13 +18,15 @@ from weft.compiler.indices.index import FILL
 from weft.compiler.lowering.rewrite import PartPlace, Rewrite
 
 PIECES = 256
-"""At most this many copies make one tensor."""
+"""The most copies that make one tensor."""
 
 
 def choose(state: Rewrite, node: Node, tensor: str, channels: np.ndarray, fill: np.ndarray | float = 0.0,
            part: str = "channels") -> str:
-    """A 1x1 convolution: channel c of the result is channel ``channels[c]`` of ``tensor``; where that is FILL, the
-    constant ``fill`` [channels], or one for all. Returns the result's name."""
+    """Return the result of a 1x1 convolution that selects channels.
+
+    Channel c of the result is channel ``channels[c]`` of ``tensor``, or for FILL the constant ``fill`` [channels] or
+    one number for all."""
     _, count, *size = state.shapes[tensor]
     weights = state.weights(node, (len(channels), count, 1, 1))
     rows = np.flatnonzero(channels != FILL)
@@ -34,8 +35,10 @@ def choose(state: Rewrite, node: Node, tensor: str, channels: np.ndarray, fill: 
 
 
 class Piece(NamedTuple):
-    """A box of output pixels; ``sources`` [height, width] of the whole image: for each of its terms the pixel that an
-    output pixel takes from, and ``selections`` [channels]: the channels that it takes there, FILL for none."""
+    """A box of output pixels that is made from several source images.
+
+    For each term: ``sources`` [height, width], the source pixel of each output pixel of the whole image, and
+    ``selections`` [channels], the channels that it takes there, FILL for none."""
 
     rows: Walk
     columns: Walk
@@ -49,14 +52,15 @@ class Piece(NamedTuple):
 
     @property
     def convolutions(self) -> int:
-        """How many make it."""
+        """The number of convolutions that make the piece."""
         return max(min(self.rows.length * self.columns.length, len(self.sources)), 1)
 
 
 def in_pieces(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray, channels: np.ndarray, fill: float) -> str:
-    """The general case; ``pixels`` and ``channels`` [channels, height, width] say where each element lies in
-    ``tensor``. Output pixels that take the same channels are cut into boxes, each made by 1x1 convolutions, and
-    assembled. All are counted before the first is made."""
+    """Return a tensor made of pieces; ``pixels`` and ``channels`` say where each element lies in ``tensor``.
+
+    Both are [channels, height, width]. Output pixels that take the same channels are cut into boxes, each made by 1x1
+    convolutions, and assembled. Raise CompileError if these are too many."""
     count, height, width = pixels.shape
     found = list(_cut(state, node, pixels, channels))
     filled = np.zeros(count)
@@ -71,7 +75,7 @@ def in_pieces(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray, chann
 
 
 def _cut(state: Rewrite, node: Node, pixels: np.ndarray, channels: np.ndarray) -> Iterator[Piece]:
-    """The pieces of an output [channels, height, width], at most PIECES convolutions in all."""
+    """Yield the pieces of an output [channels, height, width]. Raise CompileError beyond PIECES convolutions."""
     count, height, width = pixels.shape
     terms, sources = _terms(pixels, channels)
     keys, group = alike_columns(np.concatenate([terms, channels]).reshape(2 * count, -1))
@@ -92,14 +96,18 @@ def _cut(state: Rewrite, node: Node, pixels: np.ndarray, channels: np.ndarray) -
 
 
 def _too_many(state: Rewrite, node: Node, least: int) -> CompileError:
-    return state.refusal(node, "rearrangement of elements", f"{least} pieces or more",
-                         f"at most {PIECES} boxes of pixels to be copied")
+    """Return the error for a rearrangement that takes ``least`` or more pieces."""
+    error = state.refusal(node, "rearrangement of elements", f"{least} pieces or more",
+                          f"at most {PIECES} boxes of pixels to be copied")
+    error.of_order = True
+    return error
 
 
 def _terms(pixels: np.ndarray, channels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An output pixel may take channels from several source pixels, its terms, the nearest to the start first. Returns
-    [channels, height, width] the term that each channel is of, FILL for constants, and [terms, height, width] the
-    pixel of each; for terms that an output pixel has not 0."""
+    """Return the term of each channel, and the source pixel of each term, for every output pixel.
+
+    An output pixel may take channels from several source pixels, its terms, the nearest to the start first. The first
+    result is [channels, height, width], FILL for constants; the second [terms, height, width], 0 for missing terms."""
     left = np.where(channels == FILL, np.iinfo(np.int64).max, pixels)
     order = np.argsort(left, axis=0, kind="stable")
     near = np.take_along_axis(left, order, 0)
@@ -117,7 +125,7 @@ def _terms(pixels: np.ndarray, channels: np.ndarray) -> tuple[np.ndarray, np.nda
 
 def _made(state: Rewrite, node: Node, tensor: str, piece: Piece, bias: np.ndarray,
           width: int) -> Iterator[tuple[str, PartPlace]]:
-    """The tensors of a piece and their places in an image of ``width``."""
+    """Yield the tensors of a piece and their places in an image of ``width`` pixels."""
     rows, columns = piece.rows, piece.columns
     if not piece.pixel_by_pixel:
         yield (_piece(state, node, tensor, piece, bias),
@@ -129,7 +137,7 @@ def _made(state: Rewrite, node: Node, tensor: str, piece: Piece, bias: np.ndarra
 
 
 def _pixel(state: Rewrite, node: Node, tensor: str, piece: Piece, pixel: tuple[int, int], bias: np.ndarray) -> str:
-    """One output pixel: a convolution whose kernel is the smallest image that all of its terms lie in."""
+    """Return one output pixel: a convolution whose kernel is the smallest image that contains all of its terms."""
     width, count = state.shapes[tensor][3], state.shapes[tensor][1]
     places = np.array([divmod(int(source[pixel]), width) for source in piece.sources])
     first, size = places.min(0), np.ptp(places, axis=0) + 1
@@ -142,7 +150,7 @@ def _pixel(state: Rewrite, node: Node, tensor: str, piece: Piece, pixel: tuple[i
 
 
 def _piece(state: Rewrite, node: Node, tensor: str, piece: Piece, bias: np.ndarray) -> str:
-    """One box: the sum of what it takes from each source, and of ``bias`` [channels], the constants among them."""
+    """Return one box: the sum of what it takes from each source, plus ``bias`` [channels] for constants."""
     rows, columns = piece.rows, piece.columns
     size = (rows.length, columns.length)
     if not piece.selections:
@@ -161,7 +169,7 @@ def _piece(state: Rewrite, node: Node, tensor: str, piece: Piece, bias: np.ndarr
 
 
 def _any_pixels(state: Rewrite, node: Node, tensor: str, size: tuple[int, int]) -> str:
-    """Some image of a size, for a result that does not depend on it: every tap of its padding is clipped."""
+    """Return any image of a size, for a result that does not depend on it: every tap of its padding is clipped."""
     _, channels, height, width = state.shapes[tensor]
     if height >= size[0] and width >= size[1]:
         return state.view(node, tensor, size, 0, width, 1)

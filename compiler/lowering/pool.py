@@ -1,8 +1,7 @@
-"""Pools and reductions: windows and weighted sums over pixels.
+"""Lower pools and reductions: windows and weighted sums over pixels.
 
-What is linear and treats rows and columns apart (average pools, Resize, sums) is one matrix over rows and one over
-columns; outputs whose weights are alike become one depthwise convolution.
-"""
+Average pools, Resize and sums are linear and treat rows and columns separately. So each is one matrix over rows and one
+over columns; outputs with equal weights become one depthwise convolution."""
 
 from __future__ import annotations
 
@@ -25,8 +24,9 @@ from weft.compiler.lowering.windows import image_size, no_window_empty, per_imag
 
 # -- weighted sums over rows and columns -----------------------------------------------------------------------------
 class LikeOutputs(NamedTuple):
-    """Outputs of one axis with like weights, those of ``walk``: number n of them is the sum of ``weights`` x the inputs
-    from ``first`` + n * ``stride`` on."""
+    """Outputs of one axis with equal weights: the places ``walk``.
+
+    Number n of them is the sum of ``weights`` x the inputs from ``first`` + n * ``stride`` on."""
 
     walk: Walk
     weights: tuple[float, ...]
@@ -35,7 +35,7 @@ class LikeOutputs(NamedTuple):
 
 
 def lines(matrix: np.ndarray) -> list[LikeOutputs]:
-    """A matrix [outputs, inputs] as few groups of outputs that have like weights, at equal distances."""
+    """Return a matrix [outputs, inputs] as few groups of outputs with equal weights, at equal distances."""
     classes: dict[tuple[float, ...], list[tuple[int, int]]] = {}
     for output, row in enumerate(matrix):
         used = np.flatnonzero(row)
@@ -53,8 +53,9 @@ def lines(matrix: np.ndarray) -> list[LikeOutputs]:
 
 
 def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns: np.ndarray) -> str:
-    """For every channel ``rows`` [output rows, input rows] x image x ``columns`` [output columns, input columns]
-    transposed. Returns the result's name."""
+    """Return ``rows`` [output rows, input rows] x image x transposed ``columns`` [output columns, input columns].
+
+    It is computed for every channel of ``tensor``. Raise CompileError if there are too many kinds of weights."""
     _, channels, *_ = state.shapes[tensor]
     size = (len(rows), len(columns))
     parts: list[tuple[str, PartPlace]] = []
@@ -72,12 +73,12 @@ def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns:
 
 
 SAVED_AND_LOADED = 6
-"""Reads that a vector costs which a layer leaves and the next one takes."""
+"""The cost, in reads, of a vector that one layer saves and the next one loads."""
 
 
 # -- pools ---------------------------------------------------------------------------------------------------------
 def max_pool(state: Rewrite, node: Node) -> None:
-    """MaxPool: pads, dilations, ceil_mode."""
+    """Lower MaxPool with pads, dilations and ceil_mode."""
     kernel = two_axes(state, node, node.attributes["kernel_shape"])
     _, *size = image_size(state.graph, node.input(0))
     _, *outputs = image_size(state.graph, node.output)
@@ -87,6 +88,7 @@ def max_pool(state: Rewrite, node: Node) -> None:
 
 
 def _maximum(state: Rewrite, node: Node, kernel: Sequence[int], outputs: Sequence[int], **attributes: Any) -> None:
+    """Lower a max pool over ``kernel`` to ``outputs`` pixels, over rows and columns separately if that is cheaper."""
     plain: dict[str, Any] = {"ceil_mode": 0, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
     full = {**plain, **attributes, "kernel_shape": tuple(kernel)}
     source, channels = lying(state, node, node.input(0))
@@ -108,7 +110,7 @@ def _maximum(state: Rewrite, node: Node, kernel: Sequence[int], outputs: Sequenc
 
 
 def _of_axis(window: dict[str, Any], axis: int) -> dict[str, Any]:
-    """A window along one axis, of a single pixel along the other."""
+    """Return a window along one axis, of a single pixel along the other."""
     def single(pair: Sequence[int], nothing: int) -> tuple[int, ...]:
         return tuple(value if place % 2 == axis else nothing for place, value in enumerate(pair))
 
@@ -117,21 +119,22 @@ def _of_axis(window: dict[str, Any], axis: int) -> dict[str, Any]:
 
 
 def _fewer_reads_apart(kernel: Sequence[int], size: Sequence[int], outputs: Sequence[int]) -> bool:
-    """Whether rows and then columns read less than whole windows, with what it costs to save the maxima of rows and to
-    load them again. The maximum of maxima is the same."""
+    """Tell whether pooling rows and then columns reads less than whole windows.
+
+    The maxima of rows are saved and loaded again, which counts. The maximum of maxima is the same."""
     rows, pixels = size[0] * outputs[1], math.prod(outputs)
     return (kernel[1] + SAVED_AND_LOADED) * rows + kernel[0] * pixels < math.prod(kernel) * pixels
 
 
 def global_max_pool(state: Rewrite, node: Node) -> None:
-    """GlobalMaxPool."""
+    """Lower GlobalMaxPool."""
     _, *size = image_size(state.graph, node.input(0))
     two_axes(state, node, state.graph.shapes[node.input(0)][2:])
     _maximum(state, node, size, (1, 1))
 
 
 def average_pool(state: Rewrite, node: Node) -> None:
-    """AveragePool: pads, dilations, ceil_mode, count_include_pad."""
+    """Lower AveragePool with pads, dilations, ceil_mode and count_include_pad."""
     kernel = two_axes(state, node, node.attributes["kernel_shape"])
     batch, *size = image_size(state.graph, node.input(0))
     _, *outputs = image_size(state.graph, node.output)
@@ -153,7 +156,7 @@ def average_pool(state: Rewrite, node: Node) -> None:
 
 def _all_alike(attributes: dict, kernel: Sequence[int], size: Sequence[int], outputs: Sequence[int],
                counted: bool) -> bool:
-    """Whether every window has the same divisor."""
+    """Tell whether every window of an average pool has the same divisor."""
     pads = attributes["pads"]
     ends = [(outputs[axis] - 1) * attributes["strides"][axis] - pads[axis]
             + (kernel[axis] - 1) * attributes["dilations"][axis] + 1 for axis in range(2)]
@@ -162,7 +165,7 @@ def _all_alike(attributes: dict, kernel: Sequence[int], size: Sequence[int], out
 
 def _averages(axis: int, kernel: Sequence[int], size: Sequence[int], outputs: Sequence[int], counted: bool,
               attributes: dict) -> np.ndarray:
-    """[outputs, inputs] of one axis, each row divided by how many taps count."""
+    """Return [outputs, inputs] of an average pool along one axis, each row divided by the taps that count."""
     before, after = attributes["pads"][axis], attributes["pads"][axis + 2]
     matrix = np.zeros((outputs[axis], size[axis]))
     for output in range(outputs[axis]):
@@ -176,7 +179,7 @@ def _averages(axis: int, kernel: Sequence[int], size: Sequence[int], outputs: Se
 
 # -- reductions ----------------------------------------------------------------------------------------------------
 def reduced_axes(state: Rewrite, node: Node) -> list[int]:
-    """The axes of a reduction, from 0."""
+    """Return the axes of a reduction, counted from 0."""
     rank = len(state.graph.shapes[node.input(0)])
     axes = node.attributes.get("axes")
     if node.input(1):
@@ -187,7 +190,9 @@ def reduced_axes(state: Rewrite, node: Node) -> list[int]:
 
 
 def _lying(state: Rewrite, name: str) -> tuple[str, list[int]]:
-    """The tensor with its axes as they lie, and which axis is which: TensorFlow's last may lie as channels."""
+    """Return a tensor with its axes in the order in which they lie, and which axis each of them is.
+
+    TensorFlow's last axis may lie as channels."""
     shape, index = state.graph.shapes[name], state.index(name)
     order = [0, len(shape) - 1, *range(1, len(shape) - 1)]
     turned = tuple(shape[axis] for axis in order) if len(shape) > 2 else ()
@@ -201,16 +206,17 @@ def _lying(state: Rewrite, name: str) -> tuple[str, list[int]]:
 
 
 def reduce_sum(state: Rewrite, node: Node) -> None:
-    """ReduceSum over any axes."""
+    """Lower ReduceSum over any axes."""
     _reduce(state, node, False)
 
 
 def reduce_mean(state: Rewrite, node: Node) -> None:
-    """ReduceMean over any axes; GlobalAveragePool over all but the first two."""
+    """Lower ReduceMean over any axes, and GlobalAveragePool over all but the first two."""
     _reduce(state, node, True)
 
 
 def _reduce(state: Rewrite, node: Node, divide: bool) -> None:
+    """Lower a sum over axes, divided by the number of elements if ``divide``."""
     given = state.graph.shapes[node.input(0)]
     axes = list(range(2, len(given))) if node.op == "GlobalAveragePool" else reduced_axes(state, node)
     name, order = _lying(state, node.input(0))
@@ -239,13 +245,13 @@ def _reduce(state: Rewrite, node: Node, divide: bool) -> None:
 
 
 def _sums(sizes: Sequence[int], kept: Sequence[int]) -> np.ndarray:
-    """0/1 matrix that sums a flattened array over the axes whose kept size is 1."""
+    """Return the 0/1 matrix that sums a flattened array of ``sizes`` over the axes whose size in ``kept`` is 1."""
     target = np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), sizes).ravel()
     return (np.arange(math.prod(kept))[:, None] == target).astype(np.float64)
 
 
 def reduce_max(state: Rewrite, node: Node) -> None:
-    """ReduceMax over any axes: they become the width of an image, and that one window."""
+    """Lower ReduceMax over any axes: they become the width of an image, and that one window."""
     shape = state.graph.shapes[node.input(0)]
     axes = reduced_axes(state, node)
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))

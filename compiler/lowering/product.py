@@ -1,8 +1,7 @@
-"""Products of matrices that the network computes, and of a constant matrix with one on its right side.
+"""Lower products of two computed matrices.
 
-As the array wants it, the rows of both factors are pixels and their columns channels: then the second one lies as
-weights do (``Product`` in ``rewrite.py``).
-"""
+The array needs the rows of both factors as pixels and their columns as channels. Then the second factor lies as weights
+do (``Product`` in ``rewrite.py``)."""
 
 from __future__ import annotations
 
@@ -11,16 +10,20 @@ import numpy as np
 from weft.compiler.frontend.graph import Node
 from weft.compiler.indices.index import FILL
 from weft.compiler.lowering.gather import exact
-from weft.compiler.lowering.move import concat
+from weft.compiler.lowering.move import concat, lie
 from weft.compiler.lowering.rewrite import Rewrite
+from weft.compiler.lowering.row_product import row_product
 
 
 def products(state: Rewrite, node: Node) -> None:
-    """MatMul of two tensors: vectors, matrices, stacks of them, one product for each matrix of a stack."""
+    """Lower MatMul of two tensors: vectors, matrices, or stacks with one product for each matrix."""
     for name in node.inputs:
         if (state.index(name) == FILL).any():
             state.hold(name, exact(state, node, name))
-    node, left, right = _straightened(state, node, [_stack(state, node, number) for number in range(2)])
+    stacks = [_stack(state, node, number) for number in range(2)]
+    if row_product(state, node, *stacks):
+        return
+    node, left, right = _straightened(state, node, stacks)
     if right.ndim == 2:
         left = left.reshape(-1, left.shape[-1])
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
@@ -42,14 +45,15 @@ def products(state: Rewrite, node: Node) -> None:
 
 
 def _stack(state: Rewrite, node: Node, number: int) -> np.ndarray:
-    """Where the elements of an input lie, a vector as a matrix: a row on the left, a column on the right."""
+    """Return the index array of an input, with a vector as a matrix: a row on the left, a column on the right."""
     index = state.index(node.input(number))
     return index if index.ndim > 1 else index[None, :] if number == 0 else index[:, None]
 
 
 def _straightened(state: Rewrite, node: Node, stacks: list[np.ndarray]) -> tuple[Node, np.ndarray, np.ndarray]:
-    """Where one stack alone lies crossed (see ``_is_crossed``), it is turned as a whole, which costs less than one
-    matrix after the other."""
+    """Return the node and both index arrays, with a single crossed stack (see ``_is_crossed``) turned as a whole.
+
+    Turning it as a whole costs less than one matrix after the other."""
     flat = [stack.reshape(-1, stack.shape[-1]) for stack in stacks]
     crossed = [_is_crossed(state, name, index) for name, index in zip(node.inputs, flat, strict=True)]
     if sum(crossed) == 1:
@@ -64,7 +68,9 @@ def _straightened(state: Rewrite, node: Node, stacks: list[np.ndarray]) -> tuple
 
 
 def _matrices(state: Rewrite, node: Node, number: int, stack: np.ndarray, batch: tuple[int, ...]) -> list[str]:
-    """Each matrix of a stack as a tensor of the model's kind, those that the other stack has more of several times."""
+    """Return each matrix of a stack as a tensor of the model's kind.
+
+    Matrices that the other stack (``batch``) has more of occur several times."""
     matrices = stack.reshape(-1, *stack.shape[-2:])
     names = [f"{node.output}/factor{number}.{place}" for place in range(len(matrices))]
     for name, index in zip(names, matrices, strict=True):
@@ -73,17 +79,11 @@ def _matrices(state: Rewrite, node: Node, number: int, stack: np.ndarray, batch:
     return [names[place] for place in places.ravel()]
 
 
-def lie(state: Rewrite, name: str, source: str, index: np.ndarray) -> None:
-    """The tensor ``name`` that has the elements of ``source`` which lie at ``index``."""
-    held = state.held[source]
-    state.declare(name, index.shape)
-    same = state.graph.shapes[source] == index.shape and np.array_equal(index, state.index(source))
-    state.hold(name, held.tensor, held.where if same else index, held.fill)
-
-
 def product(state: Rewrite, node: Node) -> None:
-    """Inputs [rows, inner] and [inner, columns]. Where both lie with rows as channels, as tensors of three dimensions
-    do, they change places: the transposed product of transposed matrices."""
+    """Lower the product of inputs [rows, inner] and [inner, columns].
+
+    If both lie with rows as channels, as tensors of three dimensions do, it is the transposed product of their
+    transposed."""
     left, right = node.inputs
     if all(_is_crossed(state, name, state.index(name)) for name in node.inputs):
         names = tuple(f"{name}/transposed" for name in (right, left))
@@ -100,8 +100,7 @@ def product(state: Rewrite, node: Node) -> None:
 
 
 def _is_crossed(state: Rewrite, name: str, index: np.ndarray) -> bool:
-    """Whether the matrix of the elements of ``name`` at ``index`` lies with its rows as channels and its columns as
-    pixels, and not the other way round too."""
+    """Tell whether a matrix, whose elements lie at ``index``, lies only with rows as channels and columns as pixels."""
     _, _, height, width = state.shapes[state.held[name].tensor]
     channel, pixel = np.divmod(index, height * width)
     straight = (channel == channel[:1]).all() and (pixel == pixel[:, :1]).all()
@@ -109,7 +108,7 @@ def _is_crossed(state: Rewrite, name: str, index: np.ndarray) -> bool:
 
 
 def _dense(state: Rewrite, node: Node, tensor: str) -> str:
-    """A matrix whose pixels lie behind each other, which the array's weights must."""
+    """Return a matrix whose pixels lie contiguously, as the array's weights must; copy it if needed."""
     whole, pixels = tensor, np.arange(state.shapes[tensor][2])
     while (made := state.maker(whole)) is not None and made.op == "View":
         rows, columns = np.divmod(pixels, state.shapes[whole][3])

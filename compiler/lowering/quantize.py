@@ -1,4 +1,4 @@
-"""FakeQuantize, and what becomes of it: on machines of eight-bit numbers the scale of a tensor, on others its range."""
+"""Lower FakeQuantize: on INT8 machines it gives the scale of a tensor, on others its range."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from weft.compiler.lowering.arithmetic import lie_as_they_are
 from weft.compiler.lowering.rewrite import Rewrite
 
 Ranges = Mapping[str, tuple[float, float]]
-"""Lowest and highest value, by tensor."""
+"""Tensor -> lowest and highest value."""
 
 
 def fake_quantize(state: Rewrite, node: Node) -> None:
-    """FakeQuantize: of all elements where they lie."""
+    """Lower FakeQuantize of all elements where they lie."""
     source, index = lie_as_they_are(state, node)
     made = state.emit(node, FAKE_QUANTIZE, [source], node.attributes, state.shapes[source])
     state.hold(node.output, made, index)
 
 
 def as_ranges(graph: Graph, measure: Callable[[Sequence[str]], Ranges]) -> Graph:
-    """The network of real numbers, limited where its quantised twin saturates: a lowest number of 0 is a Relu, for so
-    tools write it; other limits stay where what ``measure`` saw went beyond them by more than a step."""
+    """Return the network of real numbers, limited where its quantised twin saturates.
+
+    A lowest number of 0 becomes a Relu, since tools write it so. Other limits stay if values seen by ``measure`` exceed
+    them by more than a step."""
     found = [node for node in graph.nodes if node.op == FAKE_QUANTIZE]
     if not found:
         return graph
@@ -36,6 +38,7 @@ def as_ranges(graph: Graph, measure: Callable[[Sequence[str]], Ranges]) -> Graph
 
 
 def _limited(node: Node, seen: tuple[float, float], constants: dict[str, np.ndarray]) -> Node:
+    """Return the Relu, Identity or Clip that replaces a FakeQuantize, given the range of its input."""
     scale = scale_of(node)
     below, above = seen[0] < scale.low - scale.scale, seen[1] > scale.high + scale.scale
     if not above and scale.low == 0:
@@ -48,4 +51,5 @@ def _limited(node: Node, seen: tuple[float, float], constants: dict[str, np.ndar
 
 
 def _as(node: Node, op: str) -> Node:
+    """Return a node with another operator and no attributes."""
     return node.replace(op=op, attributes={})

@@ -1,8 +1,7 @@
-"""LSTM, GRU and RNN, written out step by step: each handler's docstring names its operator.
+"""Lower LSTM, GRU and RNN, written out step by step.
 
-The products of all steps with the inputs are one convolution a gate, whose pixels are the steps. A step adds the
-product with the state before it. Hidden units fill whole lanes; those beyond the last stay 0 from step to step.
-"""
+The products of all steps with the inputs are one convolution for each gate, whose pixels are the steps. A step adds the
+product with the state before it. Hidden units fill whole lanes; those beyond the last stay 0 from step to step."""
 
 from __future__ import annotations
 
@@ -17,22 +16,22 @@ from weft.compiler.indices.index import FILL, in_memory_order
 from weft.compiler.lowering.arithmetic import constant_image
 from weft.compiler.lowering.function import function
 from weft.compiler.lowering.gather import exact
+from weft.compiler.lowering.move import lie
 from weft.compiler.lowering.pieces import choose
-from weft.compiler.lowering.product import lie
 from weft.compiler.lowering.rewrite import PartPlace, Rewrite
 
 KINDS = {"Sigmoid": "any", "Softplus": "any", "Softsign": "keeps_zero", "Tanh": "keeps_zero"}
-"""Activations by lookup table: what is known of each."""
+"""Activations by lookup table, with the kind of each function (a key of ``functions.KINDS``)."""
 
 ACTIVATIONS = ("Relu", *KINDS)
-"""Those that are honoured, all without parameters."""
+"""The supported activations, all without parameters."""
 
 X, W, R, B, LENGTHS, INITIAL_H, INITIAL_C, PEEPHOLES = range(8)
-"""Inputs by number."""
+"""The numbers of the operators' inputs."""
 
 
 class States(NamedTuple):
-    """Canonical tensors [1, hidden, batch, 1], None where all is 0. ``c``: of LSTM."""
+    """The states of a step as canonical tensors [1, hidden, batch, 1], None for all zeros; ``c`` only for LSTM."""
 
     h: str | None
     c: str | None = None
@@ -40,7 +39,7 @@ class States(NamedTuple):
 
 @dataclass
 class Direction:
-    """One direction of one layer: ``number`` 0 or 1. Makes the tensors of one step."""
+    """One direction of a recurrent node, ``number`` 0 or 1, which emits the tensors of its steps."""
 
     state: Rewrite
     node: Node
@@ -52,54 +51,62 @@ class Direction:
 
     @property
     def channels(self) -> int:
-        """Hidden units with those that fill lanes."""
+        """The number of hidden units, with those that fill lanes."""
         return -(-self.hidden // self.state.lanes) * self.state.lanes
 
     def gate_of(self, number: int, gate: int) -> np.ndarray:
-        """Rows of W or R [channels, columns] of a gate; of a bias [channels]. Units that fill lanes have 0."""
+        """Return a gate's rows of input ``number``: W or R as [channels, columns], B as [2, channels].
+
+        Units that fill lanes have 0."""
         count = 2 if number == B else 1
         whole = self.state.constant(self.node.input(number))[self.number]
         halves = whole.reshape(count, -1, self.hidden, *whole.shape[1:]).astype(np.float64)
         return np.stack([self._filled(half[gate]) for half in halves]) if number == B else self._filled(halves[0, gate])
 
     def _filled(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows with zeros appended for the units that fill lanes."""
         return np.concatenate([rows, np.zeros((self.channels - self.hidden, *rows.shape[1:]))])
 
     def biases(self, gate: int) -> np.ndarray:
-        """[2, channels]: of the input's product and of the state's."""
+        """Return a gate's biases [2, channels]: of the input's product and of the state's product."""
         return self.gate_of(B, gate) if self.node.input(B) else np.zeros((2, self.channels))
 
     def of_input(self, gate: int, bias: np.ndarray) -> str:
-        """A gate's product with the inputs of all steps, plus ``bias``."""
+        """Return the tensor of a gate's product with the inputs of all steps, plus ``bias`` [channels]."""
         rows = self.inputs[0]
         _, _, steps, _ = self.state.shapes[rows]
         return self._product(rows, self.gate_of(W, gate), bias, steps, "inputs")
 
     def of_state(self, gate: int, h: str, bias: np.ndarray | float = 0.0) -> str:
-        """A gate's product with the state before."""
+        """Return the tensor of a gate's product with the state ``h`` before the step, plus ``bias``."""
         weights = self.gate_of(R, gate)
         full = np.concatenate([weights, np.zeros((self.channels, self.channels - self.hidden))], 1)
         return self._product(h, full, np.asarray(bias), self.batch, "state")
 
     def _product(self, source: str, weights: np.ndarray, bias: np.ndarray, rows: int, part: str) -> str:
+        """Return the tensor of ``source`` times ``weights`` [channels, columns] plus ``bias``; each row is a pixel."""
         name = self.state.conv(self.node, source, weights[..., None, None], bias, (rows, 1), part)
         self.state.nodes[-1] = self.state.nodes[-1].replace(origin=self.node.op)
         return name
 
     def at(self, tensor: str, step: int) -> str:
-        """The rows of a step."""
+        """Return the rows of a step from a tensor of all steps."""
         return self.state.view(self.node, tensor, (self.batch, 1), step * self.batch, 1, 1)
 
     def sum(self, left: str, right: str | None) -> str:
+        """Return the tensor ``left`` + ``right``; None counts as 0."""
         return left if right is None else self.state.add(self.node, left, right, "sum")
 
     def product(self, left: str, right: str) -> str:
+        """Return the tensor ``left`` * ``right``, element by element."""
         return self.state.emit(self.node, "Mul", (left, right), {}, self.state.shapes[left], "product")
 
     def scaled(self, tensor: str, factor: np.ndarray | float) -> str:
+        """Return the tensor times ``factor``, one number or one for each channel."""
         return self.state.scale(self.node, tensor, factor, part="scaled")
 
     def activate(self, tensor: str, number: int) -> str:
+        """Return the tensor after activation ``number`` of this direction."""
         kind = self.activations[number]
         if kind == "Relu":
             return self.state.relu(self.node, tensor, "activation")
@@ -107,26 +114,27 @@ class Direction:
 
 
 Step = Callable[[int, States], States]
-"""The states behind a step, from those before it."""
+"""A function that returns the states after a step, given its number and the states before it."""
 
 
 # -- the operators -----------------------------------------------------------------------------------------------------
 def rnn(state: Rewrite, node: Node) -> None:
-    """RNN."""
+    """Lower RNN."""
     _run(state, node, ("Tanh",), _rnn)
 
 
 def gru(state: Rewrite, node: Node) -> None:
-    """GRU, with the reset gate before or behind the product with the state."""
+    """Lower GRU, with the reset gate before or after the product with the state."""
     _run(state, node, ("Sigmoid", "Tanh"), _gru)
 
 
 def lstm(state: Rewrite, node: Node) -> None:
-    """LSTM, with peepholes too."""
+    """Lower LSTM, also with peepholes."""
     _run(state, node, ("Sigmoid", "Tanh", "Tanh"), _lstm)
 
 
 def _rnn(of: Direction) -> Step:
+    """Return the step function of an RNN."""
     inputs = of.of_input(0, of.biases(0).sum(0))
 
     def step(number: int, before: States) -> States:
@@ -136,7 +144,7 @@ def _rnn(of: Direction) -> Step:
 
 
 def _gru(of: Direction) -> Step:
-    """Gates z (update), r (reset), h (hidden): h = n + z (before - n)."""
+    """Return the step function of a GRU, with gates z (update), r (reset), h (hidden): h = n + z (before - n)."""
     behind = bool(of.node.attributes.get("linear_before_reset", 0))
     own, recurrent = of.biases(2)
     inputs = [of.of_input(gate, of.biases(gate).sum(0)) for gate in range(2)]
@@ -165,7 +173,7 @@ def _gru(of: Direction) -> Step:
 
 
 def _lstm(of: Direction) -> Step:
-    """Gates i (input), o (output), f (forget), c (cell)."""
+    """Return the step function of an LSTM, with gates i (input), o (output), f (forget), c (cell)."""
     inputs = [of.of_input(gate, of.biases(gate).sum(0)) for gate in range(4)]
     seen = of.state.constant(of.node.input(PEEPHOLES))[of.number].reshape(3, -1) if of.node.input(PEEPHOLES) else None
 
@@ -185,8 +193,10 @@ def _lstm(of: Direction) -> Step:
 
 # -- what they share ---------------------------------------------------------------------------------------------------
 def _run(state: Rewrite, node: Node, activations: tuple[str, ...], cell: Callable[[Direction], Step]) -> None:
-    """All directions and steps, then the outputs: Y [steps, directions, batch, hidden], and the last states
-    [directions, batch, hidden]; with ``layout`` 1 the batch comes first."""
+    """Emit all directions and steps of a recurrent node, then its outputs.
+
+    ``cell`` returns the step function of a direction. Outputs are Y [steps, directions, batch, hidden] and the last
+    states [directions, batch, hidden]; with ``layout`` 1 the batch comes first."""
     turned = bool(node.attributes.get("layout", 0))
     index = state.index(node.input(X))
     index = np.swapaxes(index, 0, 1) if turned else index
@@ -213,18 +223,20 @@ def _run(state: Rewrite, node: Node, activations: tuple[str, ...], cell: Callabl
 
 
 def _check_lengths(state: Rewrite, node: Node, steps: int) -> None:
+    """Raise CompileError unless all sequences have all steps."""
     if node.input(LENGTHS) and (state.constant(node.input(LENGTHS)) != steps).any():
         raise state.refusal(node, f"sequence_lens {node.input(LENGTHS)!r}",
                             state.constant(node.input(LENGTHS)).tolist(), f"{steps}, all steps, for each of the batch")
 
 
 def _initial(of: Direction, turned: bool) -> States:
+    """Return the initial states of a direction; ``turned``: the batch comes first."""
     h, c = (_initial_of(of, number, turned) for number in (INITIAL_H, INITIAL_C))
     return States(h, c)
 
 
 def _initial_of(of: Direction, number: int, turned: bool) -> str | None:
-    """An initial state as a tensor, None where it is 0 or left out."""
+    """Return the initial state in input ``number`` as a tensor, or None if it is 0 or absent."""
     state, name = of.state, of.node.input(number)
     if not name:
         return None
@@ -245,7 +257,7 @@ def _initial_of(of: Direction, number: int, turned: bool) -> str | None:
 
 
 def _hold_outputs(state: Rewrite, node: Node, every: list[list[States]], lasts: list[States], turned: bool) -> None:
-    """Only what is read."""
+    """Note where the outputs lie that are read: all states of all steps, and the last states."""
     read = state.graph.output_tensors() | state.graph.consumers().keys()
     names = [name if name in read else "" for name in (*node.outputs, "", "", "")[:3]]
     if names[0]:
@@ -257,7 +269,7 @@ def _hold_outputs(state: Rewrite, node: Node, every: list[list[States]], lasts: 
 
 
 def _hold(state: Rewrite, node: Node, name: str, tensors: list[str], order: tuple[int, ...]) -> None:
-    """The tensors [1, hidden, batch, 1] together as the model's ``name``, their batch as ``order`` says."""
+    """Join tensors [1, hidden, batch, 1] as the model's tensor ``name``, with its axes in ``order``."""
     _, channels, batch, _ = state.shapes[tensors[0]]
     rows = len(tensors) * batch
     parts = [(tensor, PartPlace(0, number * batch, 1, 1)) for number, tensor in enumerate(tensors)]

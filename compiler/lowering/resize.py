@@ -1,4 +1,4 @@
-"""Resize and Upsample: the operator itself, run on single bright rows and columns, says what each output pixel sees."""
+"""Lower Resize and Upsample. The operator itself, run on single bright rows and columns, tells what each pixel sees."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from weft.compiler.lowering.rewrite import Rewrite
 from weft.tmodel.onnx_engine import session
 
 MOST_STEPS = 1 << 29
-"""Pixels of all images that the operator runs on to be understood, and of what it makes of them: some seconds."""
+"""The most pixels of all test images and results on which the operator runs: some seconds."""
 
 
 def resize(state: Rewrite, node: Node) -> None:
-    """Resize, Upsample over height and width: nearest, linear, cubic, every coordinate mode."""
+    """Lower Resize and Upsample over height and width: nearest, linear, cubic, every coordinate mode."""
     shape, wanted = state.graph.shapes[node.input(0)], state.graph.shapes[node.output]
     if len(shape) != 4 or shape[:2] != wanted[:2]:
         raise state.refusal(node, "shapes", f"{list(shape)} to {list(wanted)}",
@@ -48,7 +48,7 @@ def resize(state: Rewrite, node: Node) -> None:
 
 
 def _repeats(matrix: np.ndarray) -> int:
-    """How often every input comes in a row, where [outputs, inputs] does nothing but repeat them; else 0."""
+    """Return how often a matrix [outputs, inputs] repeats every input in a row; 0 if it does anything else."""
     outputs, inputs = matrix.shape
     factor = outputs // inputs
     repeated = np.repeat(np.eye(inputs), factor, axis=0)
@@ -56,8 +56,10 @@ def _repeats(matrix: np.ndarray) -> int:
 
 
 def _need_clear_scale(state: Rewrite, node: Node, shape: Sequence[int], wanted: Sequence[int]) -> None:
-    """Batch and channels stay as they are: a scale near 1 keeps their number, and would still move them. With
-    align_corners and a size that the scale does not give exactly, ONNX and onnxruntime differ."""
+    """Raise CompileError for scales whose meaning differs between ONNX and onnxruntime, or that move channels.
+
+    A scale near 1 of batch or channels keeps their number and would still move them. The two differ with align_corners
+    and a size that the scale does not give exactly."""
     aligned = node.attributes.get("coordinate_transformation_mode") == "align_corners"
     scales = state.constant(node.input(2)) if node.input(2) else np.ones(0)
     if scales.size == 4 and (scales[:2] != 1).any():
@@ -71,8 +73,9 @@ def _need_clear_scale(state: Rewrite, node: Node, shape: Sequence[int], wanted: 
 
 
 def _response(state: Rewrite, node: Node, axis: int, wanted: Shape) -> np.ndarray:
-    """[outputs, inputs] of one axis: the operator run on images of one bright row (column) each. Of each result one
-    line across is looked at, that which is brightest where the whole image is bright."""
+    """Return [outputs, inputs] of one axis: the operator run on images with one bright row (column) each.
+
+    Of each result one line across is used, the one that is brightest if the whole image is bright."""
     size = state.graph.shapes[node.input(0)][2:]
     count = size[axis - 2]
     if count * (math.prod(size) + math.prod(wanted[2:])) > MOST_STEPS:
@@ -96,7 +99,7 @@ def _response(state: Rewrite, node: Node, axis: int, wanted: Shape) -> np.ndarra
 
 
 def _resizer(state: Rewrite, node: Node, size: Sequence[int]) -> Callable[[np.ndarray], np.ndarray]:
-    """The operator on an image [height, width] of ``size``."""
+    """Return the operator as a function of an image [height, width] of ``size``."""
     weights = []
     for number, name in enumerate(node.inputs[1:], 1):
         if not name:

@@ -1,11 +1,10 @@
-"""The graph while it is rewritten: what every tensor of the model has become, and how canonical nodes are made.
+"""The graph while it is rewritten: what every tensor of the model has become, and makers of canonical nodes.
 
 Canonical tensors are 1 x channels x height x width. Besides ONNX's own Conv, Add, Mul, Relu, Clip, LeakyRelu and
 MaxPool there are ``Product`` (of matrices: rows are pixels, columns are channels; the second one's width is 1),
 ``Enlarge`` (every pixel ``factors`` times) and two nodes that move nothing: ``View`` (pixel (y, x) is pixel ``offset +
 y * pitch + x * step`` of its input) and ``Assemble`` (parts written into one tensor at ``places``: first channel,
-offset, pitch, step).
-"""
+offset, pitch, step)."""
 
 from __future__ import annotations
 
@@ -21,23 +20,25 @@ from weft.compiler.frontend.graph import Graph, Interval, Node, Shape, Within
 from weft.compiler.indices.index import default_index, default_place
 
 MOST_WEIGHTS = 1 << 25
-"""Weights that the compiler makes where the model has none, most of them zeros: 128 MB in single precision."""
+"""The most weights that the compiler makes where the model has none, mostly zeros: 128 MB."""
 
 MOST_MATRIX = 1 << 24
-"""Numbers of a matrix that says what each line of an output takes from each line of an image: 4096 by 4096."""
+"""The most numbers of a matrix of output lines by input lines of an image: 4096 by 4096."""
 
 MOST_PIECES = 1 << 15
-"""Pieces that moved elements are cut into, which takes a quarter of a millisecond each."""
+"""The most pieces into which moved elements are cut; each takes a quarter of a millisecond."""
 
 MOST_NODES = 1 << 13
-"""Canonical nodes that a network becomes."""
+"""The most canonical nodes that a network may become."""
 
 NO_WINDOW: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
 
 
 class TensorView(NamedTuple):
-    """Where a tensor of the model lies: in the canonical ``tensor``, each element at the flat position that the index
-    array ``where`` (of the model's shape) says; None for the default place. At FILL it is the constant ``fill``."""
+    """Where a tensor of the model lies: in the canonical ``tensor``.
+
+    ``where``, of the model's shape, has the flat position of each element, None for the default place. An element at
+    FILL is the constant ``fill``."""
 
     tensor: str
     where: np.ndarray | None
@@ -45,7 +46,7 @@ class TensorView(NamedTuple):
 
 
 class PartPlace(NamedTuple):
-    """Where a part lies in an assembled tensor: channels from ``channel``, pixels as in a View."""
+    """The place of a part in an assembled tensor: channels from ``channel``, pixels as in a View."""
 
     channel: int
     offset: int
@@ -55,15 +56,19 @@ class PartPlace(NamedTuple):
 
 @dataclass
 class Rewrite:
-    """``held``: tensor of the model -> where it lies now. ``images``: what ``take.image`` found for it before.
-    ``lanes`` of the array: channels align to them. ``shapes``, ``constants`` and ``nodes`` are those of the canonical
-    graph. ``rounds``: whether the graph holds what a quantised file rounds. ``aligned``: the result of a convolution ->
-    [channels] where they are to lie."""
+    """The state of rewriting a model's graph into canonical form.
+
+    ``held``: tensor of the model -> where it lies now. ``images``: cached results of ``gather.image``. ``lanes`` of the
+    array, to which channels align. ``shapes``, ``constants`` and ``nodes`` are those of the canonical graph.
+    ``rounds``: whether the model has FakeQuantize. ``aligned``: the result of a convolution -> [channels], the places
+    of its channels."""
 
     graph: Graph
     lanes: int
     rounds: bool = False
     aligned: Mapping[str, np.ndarray] = field(default_factory=dict)
+    in_bytes: bool = False
+    """Whether tensors are of eight bits: too few for products that are still to be summed."""
     held: dict[str, TensorView] = field(default_factory=dict)
     images: dict[str, tuple[str, np.ndarray | None]] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
@@ -73,58 +78,68 @@ class Rewrite:
     """Tensors that cannot become a part: inputs, views, assembled ones, parts already."""
     parts: set[str] = field(default_factory=set)
     assembled: set[str] = field(default_factory=set)
-    """Of the fixed ones those that still can become a part, if they lie there as they are."""
+    """Fixed tensors that can still become a part if they lie there as they are."""
     pieces: int = 0
     made_weights: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
-    """The last number behind each name that was wished for more than once."""
+    """The last number appended to each name that was wanted more than once."""
     uneven: set[str] = field(default_factory=set)
     """Views whose pixels do not follow each other at one distance."""
     bounds: dict[str, Interval | Within] = field(default_factory=dict)
-    """Those of the canonical graph."""
+    """Stated bounds of tensors of the canonical graph."""
+
+    unplaced: set[str] = field(default_factory=set)
+    """Inputs that lie in the user's order until somebody wants them otherwise."""
+    orders: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+    """Of inputs that have their place: where the user's elements lie, as a port's ``order``."""
 
     copies: dict[str, str] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
-    """Where in ``nodes`` the node is that makes a tensor."""
+    """Tensor -> index in ``nodes`` of the node that makes it."""
 
     def __post_init__(self) -> None:
-        """Take shapes and constants as dictionaries of its own, which ``declare`` and ``know`` add to."""
+        """Copy shapes and constants into dictionaries that ``declare`` and ``know`` add to."""
         self._shapes, self._constants = dict(self.graph.shapes), dict(self.graph.constants)
         self.graph = self.graph.replace(shapes=self._shapes, constants=self._constants)
 
     # -- tensors of the model --------------------------------------------------------------------------------------
     def constant(self, name: str) -> np.ndarray:
+        """Return the value of a constant of the model."""
         return self.graph.constants[name]
 
     def is_constant(self, name: str) -> bool:
+        """Tell whether a tensor of the model is a constant."""
         return self.graph.is_constant(name)
 
     def shape(self, name: str) -> Shape:
+        """Return the shape of a tensor or constant of the model."""
         return tuple(self.constant(name).shape) if self.is_constant(name) else self.graph.shapes[name]
 
     def hold(self, name: str, tensor: str, index: np.ndarray | None = None, fill: float = 0.0) -> None:
+        """Note that the model's tensor ``name`` lies in ``tensor``, at ``index`` (None: default place)."""
         self.held[name] = TensorView(tensor, index, fill)
 
     def take_as_input(self, name: str) -> None:
-        """Hold a tensor in its default place, whoever makes it."""
+        """Note that a tensor lies in its default place, like an input, whoever makes it."""
         self.shapes[name] = default_place(self.graph.shapes[name])
         self.hold(name, name)
         self.fixed.add(name)
 
     def index(self, name: str) -> np.ndarray:
+        """Return the index array of a tensor of the model."""
         held = self.held[name]
         return default_index(self.graph.shapes[name]) if held.where is None else held.where
 
     def declare(self, name: str, shape: Shape) -> None:
-        """Names a tensor that the model does not have, on the way to one that it has."""
+        """Declare a tensor that the model does not have, on the way to one that it has."""
         self._shapes[name] = tuple(shape)
 
     def know(self, name: str, value: np.ndarray) -> None:
-        """Names a constant that the model does not have."""
+        """Declare a constant that the model does not have."""
         self._constants[name] = value
 
     def hold_channels(self, name: str, tensor: str, channels: np.ndarray) -> None:
-        """``name`` lies in ``tensor``: channel c at ``channels[c]``, its pixels as its shape says."""
+        """Note that ``name`` lies in ``tensor``, channel c at ``channels[c]``, pixels in default order."""
         _, count, *size = self.shapes[tensor]
         if np.array_equal(channels, np.arange(count)):
             self.hold(name, tensor)
@@ -134,28 +149,30 @@ class Rewrite:
         self.hold(name, tensor, memory.ravel()[default_index(self.graph.shapes[name])])
 
     def index_of_shape(self, name: str) -> np.ndarray:
-        """The index array of a tensor that lies as its shape says, in a tensor with more channels behind its own."""
+        """Return the index array of a tensor in its default place; the memory tensor may have further channels."""
         return default_index(self.graph.shapes[name])
 
     def refusal(self, node: Node, detail: str, found: object, allowed: str) -> CompileError:
+        """Return the error for a node that the machine cannot compute, with the host as the way out."""
         return refuse_node(node, detail, found, allowed, USE_HOST)
 
     def bound(self, name: str, bound: Interval | Within) -> str:
-        """State a bound of a canonical tensor. Returns its name."""
+        """State a bound of a canonical tensor; return its name."""
         self.bounds[name] = bound
         return name
 
     # -- bounds ----------------------------------------------------------------------------------------------------
     def need_weights(self, node: Node, count: int) -> None:
-        """Raise CompileError where ``count`` further weights are more than the compiler makes of moves and sums."""
+        """Raise CompileError if ``count`` further weights exceed what the compiler may make."""
         total = self.made_weights + count
         if total > MOST_WEIGHTS:
             raise self.refusal(node, "weights that it becomes", f"{total} with those of nodes before",
                                f"at most {MOST_WEIGHTS}")
 
     def count_piece(self) -> None:
-        """Count a piece of moved elements, of a node that is refused too. Raises CompileError where they are too
-        many, which is no single node's fault."""
+        """Count a piece of moved elements, also of a node that is refused. Raise CompileError beyond the limit.
+
+        The error names no node, because too many pieces are no single node's fault."""
         self.pieces += 1
         if self.pieces > MOST_PIECES:
             raise refuse("pieces of moved elements in the network", f"more than {MOST_PIECES}",
@@ -163,25 +180,27 @@ class Rewrite:
                          "and channels), or end the network before they move (--end)")
 
     def need_matrix(self, node: Node, rows: int, columns: int) -> None:
-        """Raise CompileError where a matrix over the lines of an image is too large to be made."""
+        """Raise CompileError if a matrix over the lines of an image is too large to be made."""
         if rows * columns > MOST_MATRIX:
             raise self.refusal(node, "matrix of output lines by input lines", f"{rows} by {columns}",
                                f"at most {MOST_MATRIX} numbers")
 
     def weights(self, node: Node, shape: Sequence[int], given: int = 0) -> np.ndarray:
-        """Return zeros [out, in / group, height, width] for weights, all counted but those ``given`` by the model."""
+        """Return zeros [out, in / group, height, width] for weights; count all but those ``given`` by the model."""
         self.count_weights(node, max(math.prod(shape) - given, 0))
         return np.zeros(shape)
 
     def count_weights(self, node: Node, count: int) -> None:
-        """Count weights that the node becomes. Raises CompileError where they are too many."""
+        """Count weights that the node becomes. Raise CompileError if there are too many."""
         self.need_weights(node, count)
         self.made_weights += count
 
     # -- canonical nodes -------------------------------------------------------------------------------------------
     def emit(self, node: Node, op: str, inputs: Sequence[str], attributes: Mapping[str, Any], shape: Shape,
              part: str = "") -> str:
-        """A node that makes the tensor of ``node``'s output, or a ``part`` on the way to it. Returns its name."""
+        """Add a node that makes the tensor of ``node``'s output, or a ``part`` on the way to it; return its name.
+
+        Raise CompileError if there are too many nodes."""
         if len(self.nodes) >= MOST_NODES:
             raise self.refusal(node, "operations that it becomes", f"more than {MOST_NODES} with those of nodes before",
                                f"at most {MOST_NODES}")
@@ -193,11 +212,11 @@ class Rewrite:
         return name
 
     def maker(self, tensor: str) -> Node | None:
-        """Return the node that makes a tensor; None for an input."""
+        """Return the node that makes a canonical tensor; None for an input."""
         return self.nodes[self.positions[tensor]] if tensor in self.positions else None
 
     def _new_name(self, wish: str) -> str:
-        """Return ``wish``, with a number behind it where a tensor is called so."""
+        """Return ``wish``, with a number appended if a tensor has that name."""
         name = wish
         while name in self.shapes:
             self.numbers[wish] = self.numbers.get(wish, 0) + 1
@@ -206,8 +225,10 @@ class Rewrite:
 
     def conv(self, node: Node, source: str, weights: np.ndarray, bias: np.ndarray, size: Sequence[int],
              part: str = "", **attributes: Any) -> str:
-        """A Conv with ``weights`` [out, in / group, height, width] and ``bias`` [out], or one number for all, that
-        makes ``size`` pixels (height, width). ``attributes`` besides stride 1, no padding, group 1."""
+        """Add a Conv with ``weights`` [out, in / group, height, width] and ``bias`` [out] or a number; return its name.
+
+        It makes ``size`` pixels (height, width). ``attributes`` replace stride 1, no padding, group 1. Raise
+        CompileError if weights are not finite."""
         full = {"group": 1, **NO_WINDOW, **attributes, "kernel_shape": tuple(weights.shape[2:])}
         name = self.emit(node, "Conv", [source], full, (1, weights.shape[0], *size), part)
         names = [f"{name}/weights", f"{name}/bias"]
@@ -221,26 +242,28 @@ class Rewrite:
 
     def scale(self, node: Node, source: str, scale: np.ndarray | float, shift: np.ndarray | float = 0.0,
               part: str = "") -> str:
-        """x * scale + shift, one number a channel or one for all."""
+        """Add x * scale + shift, each one number or one for each channel; return the result's name."""
         _, channels, height, width = self.shapes[source]
         self.count_weights(node, channels)
         weights = np.broadcast_to(np.asarray(scale, np.float64), channels).reshape(channels, 1, 1, 1)
         return self.conv(node, source, weights, np.asarray(shift, np.float64), (height, width), part, group=channels)
 
     def copied(self, node: Node, source: str) -> str:
-        """The source as it is in a tensor that nothing else lies in: one for all that ask for it."""
+        """Return a copy of ``source`` in a tensor with nothing else, the same for all that ask for it."""
         if source not in self.copies:
             self.copies[source] = self.scale(node, source, 1.0)
         return self.copies[source]
 
     def relu(self, node: Node, source: str, part: str = "") -> str:
+        """Add a Relu; return the result's name."""
         return self.emit(node, "Relu", [source], {}, self.shapes[source], part)
 
     def add(self, node: Node, left: str, right: str, part: str = "") -> str:
+        """Add a sum of two tensors; return the result's name."""
         return self.emit(node, "Add", [left, right], {}, self.shapes[left], part)
 
     def limit(self, node: Node, source: str, maximum: float, part: str = "") -> str:
-        """The source limited to 0..maximum."""
+        """Add a limit of ``source`` to 0..maximum; return the result's name."""
         name = self.emit(node, "Clip", [source], {}, self.shapes[source], part)
         names = [f"{name}/min", f"{name}/max"]
         self.constants.update(zip(names, np.array((0, maximum), np.float32), strict=True))
@@ -248,14 +271,13 @@ class Rewrite:
         return name
 
     def enlarge(self, node: Node, source: str, factors: tuple[int, int], part: str = "") -> str:
-        """Every pixel ``factors`` (height, width) times."""
+        """Add a repetition of every pixel ``factors`` (height, width) times; return the result's name."""
         _, channels, height, width = self.shapes[source]
         return self.emit(node, "Enlarge", [source], {"factors": factors},
                          (1, channels, height * factors[0], width * factors[1]), part)
 
     def view(self, node: Node, source: str, size: Sequence[int], offset: int, pitch: int, step: int) -> str:
-        """``size`` pixels (height, width) of ``source`` as another tensor, or the source itself where it is the
-        same."""
+        """Return ``size`` pixels (height, width) of ``source`` as a View, or the source itself if it is the same."""
         _, channels, height, width = self.shapes[source]
         if (tuple(size), offset, step) == ((height, width), 0, 1) and (pitch == width or height == 1):
             return source
@@ -270,8 +292,9 @@ class Rewrite:
         return name
 
     def assemble(self, node: Node, parts: Sequence[tuple[str, PartPlace]], shape: Shape, part: str = "") -> str:
-        """One tensor of ``shape`` (1, channels, height, width) from ``parts``, a tensor and its place each. A tensor
-        that cannot be written where it is to lie is copied."""
+        """Add one tensor of ``shape`` (1, channels, height, width) made of ``parts``; return its name.
+
+        Each part is a tensor and its place. A tensor that cannot be written where it is to lie is copied."""
         tensors, places = [], []
         for tensor, place in parts:
             whole = self.shapes[tensor][2:] == shape[2:] and place == self.whole(tensor)._replace(channel=place.channel)
@@ -288,5 +311,5 @@ class Rewrite:
         return name
 
     def whole(self, tensor: str) -> PartPlace:
-        """The place of a part that is everything."""
+        """Return the place of a part that covers all pixels of its tensor."""
         return PartPlace(0, 0, self.shapes[tensor][3], 1)

@@ -1,9 +1,8 @@
-"""Channels and pixels of a tensor change places, which the machine's lanes do not do by themselves.
+"""Swap the channels and pixels of a tensor, which the machine's lanes cannot do by themselves.
 
 A bit of the pixels' number and the same bit of the channels' number are exchanged by two convolutions with two taps
-each: pixel p and the one whose bit differs. After as many stages as the larger number has bits all are exchanged:
-2 * log2(64) convolutions for 64 x 64, where copying each pixel on its own takes 64 * 64.
-"""
+each: pixel p and the one whose bit differs. After as many stages as the larger number has bits all are exchanged: 2 *
+log2(64) convolutions for 64 x 64, where copying each pixel on its own takes 64 * 64."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from weft.compiler.lowering.rewrite import PartPlace, Rewrite
 
 
 def swap(state: Rewrite, node: Node, tensor: str) -> str:
-    """A tensor [1, channels, pixels, 1] -> [1, pixels, channels, 1]."""
+    """Return a tensor [1, channels, pixels, 1] as [1, pixels, channels, 1]."""
     _, channels, pixels, _ = state.shapes[tensor]
     half = (1 << (max(channels, pixels) - 1).bit_length()) // 2
     while half:
@@ -26,8 +25,9 @@ def swap(state: Rewrite, node: Node, tensor: str) -> str:
 
 
 def _stage(state: Rewrite, node: Node, tensor: str, half: int, size: tuple[int, int]) -> str:
-    """Exchanges the bit ``half`` of all numbers, those above it being done. ``size``: channels and pixels at first, of
-    which those that cannot have the bit set have no part in it."""
+    """Return the tensor after exchanging the bit ``half`` of all numbers; higher bits are done before.
+
+    ``size``: channels and pixels at first. Numbers that cannot have the bit set are left out."""
     channels, pixels = size
     _, count, height, width = state.shapes[tensor]
     there = height * width

@@ -12,7 +12,7 @@ from weft.tmodel.window import Window
 
 
 def two_axes(state: Rewrite, node: Node, kernel: Sequence[int]) -> tuple[int, int]:
-    """A kernel over one or two axes as (height, width)."""
+    """Return a kernel over one or two axes as (height, width). Raise CompileError for other inputs."""
     rank = len(state.graph.shapes[node.input(0)])
     if rank not in (3, 4) or len(kernel) != rank - 2:
         raise state.refusal(node, f"shape of input 0 ({node.input(0)!r})", list(state.graph.shapes[node.input(0)]),
@@ -21,25 +21,26 @@ def two_axes(state: Rewrite, node: Node, kernel: Sequence[int]) -> tuple[int, in
 
 
 def pair(node: Node, name: str, default: int = 1) -> tuple[int, int]:
-    """An attribute of one or two integers as (height, width)."""
+    """Return an attribute of one or two integers as (height, width)."""
     value = tuple(node.attributes.get(name, ())) or (default,) * 2
     return (default, value[0]) if len(value) == 1 else (value[0], value[1])
 
 
 def four(node: Node, name: str) -> tuple[int, int, int, int]:
-    """Padding as (top, left, bottom, right)."""
+    """Return an attribute with padding as (top, left, bottom, right)."""
     value = tuple(node.attributes.get(name, ())) or (0, 0, 0, 0)
     return (0, value[0], 0, value[1]) if len(value) == 2 else (value[0], value[1], value[2], value[3])
 
 
 def window_attributes(node: Node, kernel: Sequence[int], size: Sequence[int]) -> dict[str, Any]:
-    """strides, dilations and pads (top, left, bottom, right) of a node over an image of ``size``."""
+    """Return strides, dilations and pads (top, left, bottom, right) of a node over an image of ``size``."""
     strides, dilations = pair(node, "strides"), pair(node, "dilations")
     return {"strides": strides, "dilations": dilations, "pads": _pads(node, kernel, size, strides, dilations)}
 
 
 def _pads(node: Node, kernel: Sequence[int], size: Sequence[int], strides: Sequence[int],
           dilations: Sequence[int]) -> tuple[int, ...]:
+    """Return the pads (top, left, bottom, right) of a node, from ``pads`` or ``auto_pad``."""
     mode = node.attributes.get("auto_pad", "NOTSET")
     if mode == "NOTSET":
         return four(node, "pads")
@@ -57,7 +58,9 @@ def _pads(node: Node, kernel: Sequence[int], size: Sequence[int], strides: Seque
 
 def transposed_pads(node: Node, kernel: Sequence[int], source: Sequence[int],
                     result: Sequence[int]) -> tuple[int, int]:
-    """What a ConvTranspose cuts off above and left; ``source`` and ``result`` are :func:`image_size`."""
+    """Return how many pixels a ConvTranspose cuts off above and left.
+
+    ``source`` and ``result`` are sizes from :func:`image_size`."""
     mode = node.attributes.get("auto_pad", "NOTSET")
     if mode == "VALID":
         return 0, 0
@@ -73,7 +76,7 @@ def transposed_pads(node: Node, kernel: Sequence[int], source: Sequence[int],
 
 
 def no_window_empty(node: Node, attributes: Mapping[str, Any], size: Sequence[int], outputs: Sequence[int]) -> None:
-    """The maximum of nothing but padding has no value."""
+    """Raise CompileError if a window sees only padding, because the maximum of nothing has no value."""
     kernel, strides, pads, dilations = (attributes[key] for key in ("kernel_shape", "strides", "pads", "dilations"))
     window = Window(kernel, strides, pads[:2], dilations)
     for axis, name in enumerate(("row", "column")):
@@ -84,13 +87,13 @@ def no_window_empty(node: Node, attributes: Mapping[str, Any], size: Sequence[in
 
 
 def image_size(graph: Graph, name: str) -> tuple[int, int, int]:
-    """Batch, height and width of a tensor of 3 or 4 dimensions."""
+    """Return batch, height and width of a tensor of 3 or 4 dimensions."""
     shape = graph.shapes[name]
     return shape[0], (shape[2] if len(shape) == 4 else 1), shape[-1]
 
 
 def per_image(state: Rewrite, node: Node, source: str, run: Callable[[str], str]) -> str:
-    """``run`` on every image of a batch, whose images lie below each other; its results below each other again."""
+    """Return the result of ``run`` on every image of a batch; images and results lie below each other."""
     batch, height, width = image_size(state.graph, node.input(0))
     if batch == 1:
         return run(source)

@@ -1,1 +1,1 @@
-"""Memory manager: Vars in DRAM0, residents in local memory."""
+"""The memory manager: it places Vars in the DRAMs and pins some in local memory."""

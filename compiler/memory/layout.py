@@ -1,12 +1,10 @@
-"""Where every Var lies while the program runs: in DRAM0, in both DRAMs, or resident in local memory between layers.
+"""Decide where every Var lies while the program runs: DRAM0, both DRAMs, or pinned in local memory.
 
-Residents fill local memory from the top; below them each layer has its scratch. A Var becomes resident when the
-modelled cost of the layers that live beside it falls. Only those are planned again that use the Var, or whose tiling
-does not fit into what is left beside it: for all others the cheapest tiling stays the cheapest.
-
-Of the others a Var is spread over both DRAMs when the modelled cost of the layers that use it falls: its odd channel
-tiles lie in DRAM1 then, behind the Consts.
-"""
+Pinned Vars fill local memory from the top; below them each layer has its scratch. A Var is pinned if that lowers the
+modelled cost of the layers during its live range. Only layers that use the Var, or whose tiling no longer fits beside
+it, are planned again: for all others the cheapest tiling stays the cheapest. A Var that is not pinned is striped over
+both DRAMs if that lowers the modelled cost of the layers that use it. Its odd channel tiles then lie in DRAM1, behind
+the Consts."""
 
 from __future__ import annotations
 
@@ -32,16 +30,18 @@ from weft.compiler.tiling.shape import Grain, LayerShape
 from weft.hw.contract.arch import Arch
 
 MOST_WAITING = 0.002
-"""Of the array's cycles, waited for weights: where it is more, they come through both DRAMs."""
+"""The share of the array's cycles waiting for weights above which these come through both DRAMs."""
 
 NEARLY = 0.95
-"""A port that is busy for so much of the array's time keeps it waiting."""
+"""The share of the array's time that a port may be busy without keeping the array waiting."""
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Places in DRAM0, in DRAM1 (of Vars that are spread, which have both) and in local memory by Var name; per layer
-    its shape and the tiling chosen for it. ``copy``: where DRAM0 holds all Consts too, if it does."""
+    """The allocations of all Vars, and the shape and tiling of each layer.
+
+    Allocations by Var name: in DRAM0, in DRAM1 (only striped Vars, which have both), and in local memory (pinned Vars).
+    ``copy``: the allocation of a copy of all Consts in DRAM0, or None."""
 
     dram0: Mapping[str, Allocation]
     dram1: Mapping[str, Allocation]
@@ -52,16 +52,17 @@ class MemoryPlan:
 
     @cached_property
     def homes(self) -> dict[str, DramAddress]:
-        """Bases in the DRAMs."""
+        """The addresses of Vars in the DRAMs, by name."""
         return {name: DramAddress(place.base, self.dram1[name].base if name in self.dram1 else None)
                 for name, place in self.dram0.items()}
 
     @cached_property
     def residents(self) -> dict[str, int]:
-        """Bases in local memory."""
+        """The bases of pinned Vars in local memory, by name."""
         return {name: place.base for name, place in self.local.items()}
 
     def text(self) -> str:
+        """Return the allocations and plans as text; :func:`parse` reads it."""
         lines = [f"{space} {place.name}: base={place.base} size={place.size} layers={place.first}..{place.last}"
                  for space, places in (("dram0", self.dram0), ("dram1", self.dram1), ("local", self.local))
                  for place in places.values()]
@@ -73,7 +74,7 @@ class MemoryPlan:
 
 
 class Printed(NamedTuple):
-    """What :meth:`MemoryPlan.text` says: places, and of each layer its name, its scratch in vectors and its plan."""
+    """What :meth:`MemoryPlan.text` says: allocations, and each layer's name, scratch in vectors and plan."""
 
     dram0: dict[str, Allocation]
     dram1: dict[str, Allocation]
@@ -88,7 +89,7 @@ _PLAN = re.compile(r"layer (.*): scratch=(\d+) (Plan\(.*\))")
 
 
 def parse(content: str) -> Printed:
-    """Raises WeftError at a line that :meth:`MemoryPlan.text` does not write."""
+    """Return what :meth:`MemoryPlan.text` says. Raise WeftError at a line that it does not write."""
     found = Printed({}, {}, {}, None, ())
     for line in content.splitlines():
         if match := _PLACE.fullmatch(line):
@@ -105,7 +106,7 @@ def parse(content: str) -> Printed:
 
 
 def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch) -> MemoryPlan:
-    """Choose residents, what both DRAMs hold, and tilings. Raises CompileError when a memory is too small."""
+    """Return the memory plan: pinned Vars, striped Vars, and tilings. Raise CompileError if a memory is too small."""
     planner = planned(lives, layers, consts, arch)
     variables = place_variables(lives, planner.local, planner.dram1, arch)
     copy = _copy_of_consts(planner, variables.values())
@@ -113,8 +114,9 @@ def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Con
 
 
 def planned(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch) -> Planner:
-    """Residents, what both DRAMs hold, and tilings. Raises CompileError when local memory or the accumulators are too
-    small."""
+    """Return a planner that has decided pinned Vars, striped Vars and tilings.
+
+    Raise CompileError if local memory or the accumulators are too small."""
     planner = Planner(layers, consts, arch)
     free = [life for life in lives if not life.fixed]
     for life in each(free):
@@ -127,12 +129,14 @@ def planned(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts,
 
 
 def allocation_of_consts(consts: Consts, layers: Sequence[Layer]) -> Allocation:
-    """In DRAM1, all the time."""
+    """Return the allocation of all Consts: from 0 on in DRAM1, all the time."""
     return Allocation("%consts", 0, len(consts.vectors), -1, len(layers))
 
 
 def _copy_of_consts(planner: Planner, placed: Iterable[Allocation]) -> Allocation | None:
-    """Behind all Vars, where the array would otherwise wait for weights and DRAM0 has a port and room for them."""
+    """Return the allocation of a copy of all Consts in DRAM0, behind all Vars; None for no copy.
+
+    It is made if the array would otherwise wait for weights and DRAM0 has room and a port of its own."""
     if planner.arch.shared_dram:
         return None
     beats = planner.arch.vector_beats
@@ -147,8 +151,9 @@ def _copy_of_consts(planner: Planner, placed: Iterable[Allocation]) -> Allocatio
 
 
 class Planner:
-    """Shapes and plans of all layers for the residents (``local``) and what is spread (``dram1``) so far. ``floors``
-    [layers]: the scratch of each. ``needs`` [layers]: what its tiling takes of it."""
+    """Shapes and plans of all layers, given the Vars pinned (``local``) and striped (``dram1``) so far.
+
+    ``floors`` [layers]: the scratch of each layer in vectors; ``needs`` [layers]: how much of it its tiling takes."""
 
     def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch) -> None:
         self.arch = arch
@@ -174,8 +179,9 @@ class Planner:
         self.needs = np.array([plan.need.local_total for plan in self.plans], np.int64)
 
     def try_resident(self, life: LiveRange) -> None:
-        """Accept a Var as resident when the layers of its lifetime become cheaper. Vars come in the order in which they
-        are made."""
+        """Pin a Var if the layers of its live range become cheaper together.
+
+        Vars must come in the order in which they are made."""
         size = life.var.vectors(self.arch.array_size)
         depth = self.arch.local_depth
         self.recent = [place for place in self.recent if place.last >= life.first]
@@ -192,7 +198,7 @@ class Planner:
             self.floors[span] = np.minimum(self.floors[span], base)
 
     def try_spread(self, life: LiveRange) -> None:
-        """Spread a Var over both DRAMs when the layers that use it become cheaper."""
+        """Stripe a Var over both DRAMs if the layers that use it become cheaper together."""
         name, size = life.name, odd_vectors(life.var, self.arch.array_size)
         if name in self.local or not size:
             return
@@ -204,7 +210,7 @@ class Planner:
             self.dram1[name] = Allocation(name, base, size, life.first, life.last)
 
     def _accept(self, shapes: Mapping[int, LayerShape]) -> bool:
-        """Take other shapes for some layers if these together become cheaper."""
+        """Replace the shapes of some layers if these together become cheaper; tell whether it was done."""
         plans = {number: plan for number, shape in shapes.items() if (plan := self.search.plan(shape)) is not None}
         before, now = sum(self.plans[number].cost for number in plans), sum(plan.cost for plan in plans.values())
         cheaper = len(plans) == len(shapes) and now < before
@@ -215,12 +221,12 @@ class Planner:
         return cheaper
 
     def _beside(self, number: int, name: str, base: int) -> LayerShape:
-        """A layer with a further Var resident, from ``base`` on."""
+        """Return the shape of layer ``number`` with a further Var pinned, from ``base`` on."""
         shape = self.shapes[number]
         return replace(shape, resident=shape.resident | {name}, scratch=min(int(self.floors[number]), base))
 
     def finish(self) -> None:
-        """Plans as they are with all residents: a layer that kept its tiling may have another runner-up now."""
+        """Plan all layers again with the final pinned Vars, as a layer's runner-up may have changed."""
         everything = frozenset(self.local)
         self.shapes = [replace(shape, resident=everything, scratch=int(floor))
                        for shape, floor in zip(self.shapes, self.floors, strict=True)]

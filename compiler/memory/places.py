@@ -1,17 +1,17 @@
-"""First-fit placement of objects that live for a range of layers, and where a Var's channel tiles lie in the DRAMs."""
+"""First-fit allocation of objects that live for a range of layers, and DRAM addresses of a Var's channel tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import DRAM0, DRAM1, Address
 from weft.compiler.tiling.spans import groups
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """``size`` vectors at ``base``, live from layer ``first`` to ``last``, both included."""
+    """An allocation of ``size`` vectors at ``base``, live from layer ``first`` to ``last``, both included."""
 
     name: str
     base: int
@@ -20,37 +20,39 @@ class Allocation:
     last: int
 
     def meets(self, first: int, last: int) -> bool:
-        """Whether it is live at any layer of first..last."""
+        """Tell whether the object is live at any layer of first..last."""
         return self.first <= last and first <= self.last
 
     def overlaps(self, other: Allocation) -> bool:
-        """Whether both hold the same vector at the same time."""
+        """Tell whether both objects hold the same vector at the same time."""
         return (self.meets(other.first, other.last) and self.base < other.base + other.size
                 and other.base < self.base + self.size)
 
 
 @dataclass(frozen=True)
 class DramAddress:
-    """Where a Var lies: its channel tiles behind each other in DRAM0, from ``dram0`` on. With ``dram1`` the odd ones
-    are in DRAM1, from there on, and only the even ones in DRAM0."""
+    """Where a Var lies in the DRAMs: its channel tiles one after the other in DRAM0, from ``dram0`` on.
+
+    With ``dram1`` the Var is striped: the odd channel tiles are in DRAM1, from there on, and only the even ones in
+    DRAM0."""
 
     dram0: int
     dram1: int | None = None
 
     def runs(self, tiles: tuple[int, int]) -> list[tuple[int, int]]:
-        """A range of channel tiles as those that lie behind each other: tile by tile where both DRAMs hold some."""
+        """Return a range of channel tiles as ranges that lie contiguously: single tiles if the Var is striped."""
         return [tiles] if self.dram1 is None else groups(tiles[1], 1, tiles[0])
 
     def address(self, tile: int, pixels: int) -> Address:
-        """Of a channel tile, of ``pixels`` vectors each."""
+        """Return the address of a channel tile; each has ``pixels`` vectors."""
         if self.dram1 is None:
-            return Address(Space.DRAM0, self.dram0 + tile * pixels)
+            return Address(DRAM0, self.dram0 + tile * pixels)
         before = tile // 2 * pixels
-        return Address(Space.DRAM1, self.dram1 + before) if tile % 2 else Address(Space.DRAM0, self.dram0 + before)
+        return Address(DRAM1, self.dram1 + before) if tile % 2 else Address(DRAM0, self.dram0 + before)
 
 
 def first_fit(placed: Iterable[Allocation], size: int, first: int, last: int) -> int:
-    """The lowest base at which ``size`` vectors are free for all of layers first..last."""
+    """Return the lowest base at which ``size`` vectors are free for all of layers first..last."""
     base = 0
     for place in sorted((place for place in placed if place.meets(first, last)), key=lambda place: place.base):
         if base + size <= place.base:

@@ -1,4 +1,4 @@
-"""Vars: live_ranges, and their places in DRAM0."""
+"""Live ranges of Vars, and their allocations in DRAM0."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ class LiveRange:
 
     @property
     def name(self) -> str:
+        """The Var's name."""
         return self.var.name
 
 
 def whole_var(graph: Graph, name: str) -> Var:
+    """Return a Var for a tensor of the graph, with memory of its own."""
     _, channels, height, width = graph.shapes[name]
     return Var(name, channels, height, width)
 
 
 def live_ranges(graph: Graph, layers: Sequence[Layer], keep: bool = False) -> tuple[LiveRange, ...]:
-    """In the order in which they are made, inputs first. Inputs live to the end, so that a program can run again; so do
-    outputs, and with ``keep`` all Vars."""
+    """Return the live ranges of all Vars that have memory, inputs first, then in the order in which they are made.
+
+    Inputs live to the end, so that a program can run again; so do outputs, and with ``keep`` all Vars."""
     end = len(layers)
     inputs = [whole_var(graph, port.tensor) for port in graph.inputs]
     outputs = graph.output_tensors()
@@ -48,14 +51,16 @@ def live_ranges(graph: Graph, layers: Sequence[Layer], keep: bool = False) -> tu
 
 
 def odd_vectors(var: Var, lanes: int) -> int:
-    """Vectors of the odd channel tiles."""
+    """Return the vectors of a Var's odd channel tiles."""
     return var.odd_tiles(lanes) * var.tile_pixels
 
 
 def place_variables(lives: Sequence[LiveRange], resident: Collection[str], spread: Collection[str],
                     arch: Arch) -> dict[str, Allocation]:
-    """Places in DRAM0 of all Vars that are not resident, of those that are ``spread`` for the even channel tiles.
-    Raises CompileError when DRAM0 is too small."""
+    """Return the DRAM0 allocations of all Vars that are not pinned (``resident``).
+
+    For those in ``spread`` (striped) they hold only the even channel tiles. Raise CompileError if DRAM0 is too
+    small."""
     placed: dict[str, Allocation] = {}
     for life in lives:
         if life.name in resident:

@@ -1,5 +1,4 @@
-"""Checks the memory map: nothing lies outside a memory, no two objects that live at the same time overlap, and what a
-layer uses has a place while it does."""
+"""Check the memory plan: every object fits its memory, live objects do not overlap, and used Vars have a place."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from weft.compiler.memory.places import Allocation
 
 
 def verify_allocations(places: Iterable[Allocation], depth: int, memory: str) -> None:
-    """Raises Fault when a place leaves the memory or two live places share a vector."""
+    """Raise Fault if an allocation exceeds the memory or two live allocations share a vector."""
     known: list[Allocation] = []
     for place in places:
         if place.base < 0 or place.base + place.size > depth:
@@ -23,7 +22,9 @@ def verify_allocations(places: Iterable[Allocation], depth: int, memory: str) ->
 
 
 def verify_live_ranges(layers: Sequence[Layer], places: Mapping[str, Allocation]) -> None:
-    """Raises Fault when a layer uses a Var that has no place then. ``places``: those in DRAM0 and local memory."""
+    """Raise Fault if a layer uses a Var that has no allocation then.
+
+    ``places``: the allocations in DRAM0 and local memory, by name."""
     for number, layer in enumerate(layers):
         for var in (*layer.inputs, *layer.outputs):
             place = places.get(var.root)

@@ -1,1 +1,3 @@
-"""Passes: graph to graph, in the order of compiler/pipeline.py; operators are lowered in compiler/lowering."""
+"""Passes: functions from graph to graph, in the order of ``compiler/pipeline.py``.
+
+Operators are lowered in ``compiler/lowering``."""

@@ -1,8 +1,7 @@
-"""Where the channels of a convolution's result lie, when later operators read slices of them.
+"""Decide where the channels of a convolution's result lie, if later operators read slices of them.
 
-A slice that begins within a tile of lanes may lie in one tile more than its channels fill, and each tile costs its
-readers a pass. So slices begin at a lane 0 of their own where the whole tensor takes no more tiles for it.
-"""
+A slice that begins within a tile of lanes may touch one tile more than its channels fill, and each tile costs its
+readers a pass. So each slice begins at a lane 0 of its own, if the whole tensor takes no more tiles for it."""
 
 from __future__ import annotations
 
@@ -17,11 +16,13 @@ from weft.compiler.lowering.operators import ROWS
 
 SLICES = ("Slice", "Split")
 KEEP_CHANNELS = ("BatchNormalization", "Identity")
-"""Beside elementwise operators of one tensor."""
+"""Operators that keep each channel where it is, beside elementwise operators of one tensor."""
 
 
 def aligned_channels(graph: Graph, lanes: int) -> dict[str, np.ndarray]:
-    """The result of a convolution -> [channels] where each of them is to lie; no entry where they lie as they come."""
+    """Return, for convolutions' results, [channels]: the place of each channel.
+
+    Results whose channels keep their order have no entry."""
     if not any(node.op in SLICES for node in graph.nodes):
         return {}
     consumers, outputs = graph.consumers(), graph.output_tensors()
@@ -31,6 +32,7 @@ def aligned_channels(graph: Graph, lanes: int) -> dict[str, np.ndarray]:
 
 
 def _places(graph: Graph, consumers: Mapping[str, Sequence[Node]], name: str, lanes: int) -> np.ndarray | None:
+    """Return the places of a tensor's channels such that its slices begin at lane 0; None if that is not possible."""
     readers = list(_readers(graph, consumers, name))
     if not all(map(_follows, readers)):
         return None
@@ -49,7 +51,7 @@ def _places(graph: Graph, consumers: Mapping[str, Sequence[Node]], name: str, la
 
 
 def _readers(graph: Graph, consumers: Mapping[str, Sequence[Node]], name: str) -> Iterator[Node]:
-    """Who reads a tensor, or what elementwise operators make of it."""
+    """Yield the nodes that read a tensor, or that read what elementwise operators make of it."""
     for reader in consumers.get(name, []):
         if _is_elementwise(graph, reader):
             yield from _readers(graph, consumers, reader.output)
@@ -58,24 +60,26 @@ def _readers(graph: Graph, consumers: Mapping[str, Sequence[Node]], name: str) -
 
 
 def _is_elementwise(graph: Graph, node: Node) -> bool:
-    """Whether channels stay where they are; of an output of the network they do not."""
+    """Tell whether a node leaves channels in their places. An output of the network does not count."""
     computed = [name for name in node.inputs if name and not graph.is_constant(name)]
     return (ROWS[node.op].elementwise or node.op in KEEP_CHANNELS) and len(computed) == 1 and (
         node.output not in graph.output_tensors())
 
 
 def _is_dense(node: Node) -> bool:
+    """Tell whether a node is a convolution without groups."""
     return node.op == "Conv" and node.attributes.get("group", 1) == 1
 
 
 def _follows(reader: Node) -> bool:
-    """Whether a reader takes channels from where they lie, at no cost."""
+    """Tell whether a reader can take channels from any place at no cost."""
     return _is_dense(reader) or reader.op in (*SLICES, "MaxPool") or (
         reader.op == "Concat" and reader.attributes["axis"] == 1)
 
 
 def _channels(graph: Graph, node: Node, number: int) -> tuple[int, int] | None:
-    """The first channel of a Slice's or Split's output and the one behind its last; None if they are not in a row."""
+    """Return the first and the last channel + 1 of output ``number`` of a Slice or Split; None if they are not in a
+    row."""
     shape = graph.shapes[node.input(0)]
     index = np.broadcast_to(np.arange(shape[1]).reshape(-1, *(1,) * (len(shape) - 2)), shape)
     constants = {place: graph.constants[name] for place, name in enumerate(node.inputs) if place and name}

@@ -1,9 +1,8 @@
 """Pass: a variance written as mean(x * x) - mean(x) * mean(x) becomes the mean of (x - mean(x)) squared.
 
-Both means are of the size of x * x, and their difference has no better binary point than they have: where the mean is
-ten times the deviation, nothing of 16 bits is left of the variance. What has no mean is small where the variance is.
-Flax and many hand-made normalisations write it so.
-"""
+Both means are of the size of x * x, and their difference has no better binary point than they have. If the mean is ten
+times the deviation, nothing of 16 bits is left of the variance. Squares of x - mean(x) are small if the variance is.
+Flax and many hand-made normalisations write variances so."""
 
 from __future__ import annotations
 
@@ -18,24 +17,27 @@ from weft.compiler.lowering.operators import RELABEL
 from weft.compiler.passes.order import needed
 
 AXES_ARE_AN_INPUT = 18
-"""The opset from which ReduceSumSquare takes its axes so."""
+"""The opset from which ReduceSumSquare takes its axes as an input."""
 
 EQUAL = 1e-5
-"""Relative: a constant written in a few digits, such as 1 / count, may be off by so much."""
+"""The relative error allowed in a constant that is written in a few digits, such as 1 / count."""
 
 REDUCTIONS = {"ReduceMean": True, "ReduceSum": False, "GlobalAveragePool": True}
-"""Whether they divide."""
+"""Reductions that may make a mean, and whether they divide by the number of elements."""
 
 
 class Mean(NamedTuple):
-    """The mean of ``source`` over ``axes``, from 0."""
+    """The mean of the tensor ``source`` over ``axes``, which count from 0."""
 
     source: str
     axes: tuple[int, ...]
 
 
 class Variance(NamedTuple):
-    """``mean``: the tensor of the mean of ``of``. ``made``: the variance, or what only keeps it from being negative."""
+    """A variance found in the graph.
+
+    ``of``: the mean that it is about; ``mean``: the tensor that holds this mean; ``made``: the tensor of the variance,
+    or of its limit to at least 0."""
 
     of: Mean
     mean: str
@@ -61,7 +63,7 @@ def canonicalise_variances(graph: Graph) -> Graph:
 
 
 class _Search:
-    """What tensors of a graph are."""
+    """The search of a graph for variances."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -69,7 +71,7 @@ class _Search:
         self.consumers = graph.consumers()
 
     def variance(self, node: Node) -> Variance | None:
-        """What a Sub of a mean of squares and the square of the mean is."""
+        """Return the variance that ``node`` computes, as mean of squares minus squared mean; else None."""
         if node.op != "Sub":
             return None
         source = self._squared(node.input(1))
@@ -82,7 +84,7 @@ class _Search:
         return Variance(mean, source, self._limited(node.output))
 
     def _squared(self, name: str) -> str | None:
-        """The tensor of which another is the square."""
+        """Return the tensor whose square the tensor ``name`` is, or None."""
         node = self.makers.get(name)
         if node is None or node.op not in ("Mul", "Pow"):
             return None
@@ -90,11 +92,14 @@ class _Search:
         return node.input(0) if is_square else None
 
     def _number(self, name: str) -> float | None:
+        """Return the value of a constant with one element, or None."""
         value = self.graph.constants.get(name)
         return float(value.ravel()[0]) if value is not None and value.size == 1 else None
 
     def _mean(self, name: str, squared: bool = False) -> Mean | None:
-        """What another tensor is the mean of, or of whose squares: a reduction, perhaps times a constant."""
+        """Return the Mean that the tensor ``name`` is, or None; ``squared``: it must be a mean of squares.
+
+        It is a reduction, perhaps times a constant."""
         node, factor = self.makers.get(name), 1.0
         if node is not None and node.op in ("Mul", "Div"):
             number = next(filter(None, map(self._number, node.inputs[node.op == "Div":])), None)
@@ -115,7 +120,7 @@ class _Search:
         return Mean(source, axes) if axes and abs(weight - 1) < EQUAL else None
 
     def _axes(self, node: Node) -> tuple[int, ...]:
-        """Of a reduction; none where they are not known."""
+        """Return the axes of a reduction, from 0; an empty tuple if they are not known."""
         rank = len(self.graph.shapes[node.input(0)])
         if node.op == "GlobalAveragePool":
             return tuple(range(2, rank))
@@ -125,7 +130,7 @@ class _Search:
         return tuple(sorted({int(axis) % rank for axis in axes})) if axes else ()
 
     def _limited(self, name: str) -> str:
-        """The tensor itself, or max(x, 0) of it where nothing else reads it: a mean of squares is not negative."""
+        """Return the tensor max(x, 0) of ``name`` if nothing else reads ``name``, else ``name`` itself."""
         readers = self.consumers.get(name, [])
         if len(readers) != 1 or name in self.graph.output_tensors():
             return name
@@ -136,14 +141,14 @@ class _Search:
 
 
 class _Centred:
-    """Writes variances anew."""
+    """The writer of variances in the new form."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.makers = graph, {node.output: node for node in graph.nodes}
         self.shapes, self.constants = dict(graph.shapes), dict(graph.constants)
 
     def nodes(self, node: Node, variance: Variance, before: set[str]) -> list[Node]:
-        """In place of the difference ``node``; ``before``: tensors that are made by then."""
+        """Return the nodes that replace the difference ``node``; ``before``: tensors that exist by then."""
         of, made = variance.of, variance.made
         centred = self._there(variance)
         nodes = [] if centred in before else self._differences(node, variance, centred or f"{made}/centred")
@@ -164,7 +169,7 @@ class _Centred:
                 node.replace(op="Mul", inputs=(total, share), outputs=(made,), attributes={})]
 
     def _differences(self, node: Node, variance: Variance, centred: str) -> list[Node]:
-        """x - mean(x) as ``centred``."""
+        """Return the nodes that compute x - mean(x) as the tensor ``centred``."""
         source, kept = variance.of.source, _shape(self.graph, variance.of, True)
         self.shapes[centred] = self.shapes[source]
         mean, nodes = variance.mean, []
@@ -176,7 +181,7 @@ class _Centred:
         return [*nodes, node.replace(op="Sub", inputs=(source, mean), outputs=(centred,), attributes={})]
 
     def _there(self, variance: Variance) -> str | None:
-        """The tensor x - mean(x) where the graph has it."""
+        """Return the tensor x - mean(x) if the graph has it, else None."""
         kept = _shape(self.graph, variance.of, True)
         for node in self.graph.nodes:
             if node.op == "Sub" and node.input(0) == variance.of.source and (
@@ -187,13 +192,13 @@ class _Centred:
 
 
 def _unlabelled(name: str, makers: Mapping[str, Node]) -> str:
-    """The tensor before Reshape, Squeeze and the like, which keep the order of elements."""
+    """Return the tensor from which Reshape, Squeeze and the like, which keep the order of elements, make ``name``."""
     while name in makers and makers[name].op in RELABEL - {"Transpose"}:
         name = makers[name].input(0)
     return name
 
 
 def _shape(graph: Graph, mean: Mean, kept: bool) -> Shape:
-    """Of a mean, with axes of size 1 or without them."""
+    """Return the shape of a mean, with its axes of size 1 if ``kept``, else without them."""
     shape = graph.shapes[mean.source]
     return tuple(1 if axis in mean.axes else size for axis, size in enumerate(shape) if kept or axis not in mean.axes)

@@ -1,10 +1,9 @@
-"""Pass: pixels that nobody reads are not computed.
+"""Pass: pixels that nobody reads are not computed (dead pixel elimination).
 
-Of every tensor only some rows and columns may be read: behind a convolution with a stride and no kernel around it, a
-slice, a crop. Where these are evenly spaced the tensor is replaced by them. Elementwise operators take them from their
-inputs, convolutions and pools make them by a larger stride, views walk in larger steps; so it goes on upwards. Where an
-input has more pixels than are read here, a View picks them.
-"""
+Some tensors are read only in some rows and columns: by a 1x1 convolution with a stride, a slice, a crop. If these are
+evenly spaced, the tensor is replaced by them. Elementwise operators take them from their inputs, convolutions and pools
+make them by a larger stride, views walk in larger steps; so it goes on upwards. If an input has more pixels than are
+read here, a View picks them."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ from weft.compiler.lowering.operators import ROWS
 from weft.tmodel.window import Window
 
 WINDOWED = frozenset({"Conv", "MaxPool"})
+"""Operators that slide a window over an image."""
 
 
 class EvenPixels(NamedTuple):
@@ -29,10 +29,11 @@ class EvenPixels(NamedTuple):
 
     @property
     def last(self) -> int:
+        """The last of the pixels."""
         return self.start + self.step * (self.length - 1)
 
     def within(self, other: EvenPixels) -> EvenPixels:
-        """The same pixels, counted in those of ``other``, which has them all."""
+        """Return the same pixels, counted among those of ``other``, which contains them all."""
         step = self.step // other.step if self.length > 1 else 1
         return EvenPixels((self.start - other.start) // other.step, step, self.length)
 
@@ -41,13 +42,13 @@ Grid = tuple[EvenPixels, EvenPixels]
 
 
 def whole(size: Iterable[int]) -> Grid:
-    """Every pixel of an image."""
+    """Return every pixel of an image of ``size`` (height, width)."""
     height, width = size
     return EvenPixels(0, 1, height), EvenPixels(0, 1, width)
 
 
 def union(lines: Iterable[EvenPixels]) -> EvenPixels:
-    """The fewest evenly spaced pixels that have those of all ``lines``."""
+    """Return the fewest evenly spaced pixels that contain those of all ``lines``."""
     lines = list(lines)
     start, last = min(line.start for line in lines), max(line.last for line in lines)
     gaps = [line.step for line in lines if line.length > 1] + [line.start - start for line in lines]
@@ -56,7 +57,7 @@ def union(lines: Iterable[EvenPixels]) -> EvenPixels:
 
 
 def drop_unread_pixels(graph: Graph) -> Graph:
-    """The same network with every tensor reduced to the rows and columns that are read."""
+    """Return the same network with every tensor reduced to the rows and columns that are read."""
     grids = _grids(graph)
     state = _Smaller(graph, grids)
     for node in graph.nodes:
@@ -66,7 +67,7 @@ def drop_unread_pixels(graph: Graph) -> Graph:
 
 # -- what is read ------------------------------------------------------------------------------------------------------
 def _grids(graph: Graph) -> dict[str, Grid]:
-    """Of every tensor the pixels that it keeps; readers come before what they read."""
+    """Return the pixels that each tensor keeps; walks from the outputs to the inputs."""
     reads: dict[str, list[Grid]] = {}
     outputs = graph.output_tensors()
     grids = {port.tensor: whole(graph.shapes[port.tensor][2:]) for port in graph.inputs}
@@ -84,7 +85,7 @@ def _grids(graph: Graph) -> dict[str, Grid]:
 
 
 def _makes(graph: Graph, node: Node, grid: Grid) -> bool:
-    """Whether an operator can make just these pixels."""
+    """Tell whether an operator can make exactly the pixels ``grid`` of its output."""
     if node.op in WINDOWED:
         window, size = _window(node, grid), graph.shapes[node.input(0)][2:]
         return all(_read(window, axis, grid[axis].length, size[axis]) for axis in range(2))
@@ -92,12 +93,13 @@ def _makes(graph: Graph, node: Node, grid: Grid) -> bool:
 
 
 def _is_elementwise(graph: Graph, node: Node) -> bool:
+    """Tell whether each output element depends on the elements of the same place only."""
     shapes = {graph.shapes[name] for name in (*node.inputs, node.output) if name in graph.shapes}
     return node.op in ROWS and ROWS[node.op].elementwise and len(shapes) == 1
 
 
 def _reads(graph: Graph, node: Node, source: str, grid: Grid) -> Grid:
-    """Pixels of an input that the pixels ``grid`` of the output need."""
+    """Return the pixels of an input that the pixels ``grid`` of the output need."""
     _, _, height, width = graph.shapes[source]
     every = whole((height, width))
     if _is_elementwise(graph, node):
@@ -113,8 +115,10 @@ def _reads(graph: Graph, node: Node, source: str, grid: Grid) -> Grid:
 
 
 def _line(window: Window, axis: int, outputs: int, size: int, dense: bool) -> EvenPixels:
-    """What a window reads of one axis. With ``dense`` all of the image from the first window to the end of the last:
-    padding of a pool must stay smaller than its kernel."""
+    """Return the pixels that a window reads along one axis, for ``outputs`` outputs of an image of ``size``.
+
+    With ``dense`` these are all from the first window to the end of the last, because the padding of a pool must stay
+    smaller than its kernel."""
     read = _read(window, axis, outputs, size)
     if not read:
         return EvenPixels(0, 1, size)
@@ -127,11 +131,12 @@ def _line(window: Window, axis: int, outputs: int, size: int, dense: bool) -> Ev
 
 
 def _read(window: Window, axis: int, outputs: int, size: int) -> set[int]:
+    """Return the set of pixels that a window reads along one axis, for ``outputs`` outputs."""
     return {pixel for output in range(outputs) for pixel in window.reads(axis, output, (0, size))}
 
 
 def _viewed(node: Node, width: int, grid: Grid) -> Grid | None:
-    """The pixels of a view that keeps rows and columns apart, else None."""
+    """Return the pixels of a View's input that ``grid`` needs; None if the view mixes rows and columns."""
     offset, pitch, step = _walk(node, grid)
     rows, columns = grid[0].length, grid[1].length
     row, column = divmod(offset, width)
@@ -142,14 +147,14 @@ def _viewed(node: Node, width: int, grid: Grid) -> Grid | None:
 
 
 def _walk(node: Node, grid: Grid) -> tuple[int, int, int]:
-    """Offset, pitch and step of a View's ``grid`` in the View's source."""
+    """Return the offset, pitch and step, in a View's input, of the pixels ``grid`` of its output."""
     offset, pitch, step = (node.attributes[key] for key in ("offset", "pitch", "step"))
     rows, columns = grid
     return offset + rows.start * pitch + columns.start * step, pitch * rows.step, step * columns.step
 
 
 def _window(node: Node, grid: Grid) -> Window:
-    """The window that makes the pixels ``grid`` of a node's output."""
+    """Return the window that makes the pixels ``grid`` of a node's output."""
     attributes = node.attributes
     strides, pads = attributes["strides"], attributes["pads"]
     return Window(attributes["kernel_shape"], (strides[0] * grid[0].step, strides[1] * grid[1].step),
@@ -160,7 +165,9 @@ def _window(node: Node, grid: Grid) -> Window:
 # -- the smaller network -----------------------------------------------------------------------------------------------
 @dataclass
 class _Smaller:
-    """The nodes made so far, each with ``grids`` of its output; ``views`` by tensor and pixels."""
+    """The reduced network while it is built.
+
+    ``grids``: the pixels that each tensor keeps; ``views``: the View of a tensor for some pixels, once made."""
 
     graph: Graph
     grids: Mapping[str, Grid]
@@ -173,7 +180,7 @@ class _Smaller:
                        for name, shape in self.graph.shapes.items()}
 
     def add(self, node: Node) -> None:
-        """A node as it reads and makes only what is kept."""
+        """Add a node such that it reads and makes only the retained pixels."""
         grid, source = self.grids[node.output], node.input(0)
         kept = (name for name in (*node.inputs, node.output) if name in self.grids)
         if all(self.shapes[name] == self.graph.shapes[name] for name in kept):
@@ -193,6 +200,7 @@ class _Smaller:
         self.nodes.append(node)
 
     def _windowed(self, node: Node, grid: Grid) -> Node:
+        """Return a convolution or pool with strides and pads for the retained pixels."""
         source = node.input(0)
         have, need = self.grids[source], _reads(self.graph, node, source, grid)
         attributes = _attributes(node, grid, have)
@@ -202,7 +210,8 @@ class _Smaller:
         return node.replace(inputs=(source, *node.inputs[1:]), attributes=attributes)
 
     def _pick(self, name: str, grid: Grid) -> str:
-        """The pixels ``grid`` of a tensor of the larger network."""
+        """Return the tensor that has exactly the pixels ``grid`` of a tensor of the original network; add a View if
+        needed."""
         if grid == self.grids[name]:
             return name
         if (name, grid) not in self.views:
@@ -214,20 +223,22 @@ class _Smaller:
         return self.views[name, grid]
 
     def _places(self, name: str, grid: Grid) -> dict[str, Any]:
-        """Attributes of a View: pixels ``grid`` of a tensor of the smaller network."""
+        """Return the attributes of a View with the pixels ``grid`` of a tensor of the reduced network."""
         width = self.shapes[name][3]
         rows, columns = grid
         return {"offset": rows.start * width + columns.start, "pitch": rows.step * width, "step": columns.step}
 
 
 def _inside(grid: Grid, other: Grid) -> Grid:
+    """Return the pixels ``grid``, counted among those of ``other``, along both axes."""
     return grid[0].within(other[0]), grid[1].within(other[1])
 
 
 def _attributes(node: Node, grid: Grid, have: Grid) -> dict[str, Any] | None:
-    """Attributes of a window over the pixels ``have`` of its input that makes ``grid``; None where these begin before
-    the first window, or go on so far behind the last one that there would be another, or where windows or taps do not
-    lie whole steps apart, as those in the padding need not."""
+    """Return the attributes of a window that makes ``grid`` from the pixels ``have`` of its input.
+
+    Return None if that is not possible: pixels begin before the first window, or go on so far after the last one that
+    there would be another, or windows or taps do not lie whole steps apart, as those in the padding need not."""
     window = _window(node, grid)
     strides, pads, ends, dilations = [], [], [], []
     for axis in range(2):

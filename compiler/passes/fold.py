@@ -1,5 +1,6 @@
-"""Pass: a factor and an offset for each channel, behind a convolution, go into its weights and bias; so does one factor
-behind a product, into the convolution before the limits of one of its operands."""
+"""Pass: a factor and an offset for each channel, after a convolution, are folded into its weights and bias.
+
+One factor after a product is folded into the convolution before the limits of one of its operands."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from weft.compiler.frontend.graph import Graph, Node
 
 
 def is_channelwise(graph: Graph, node: Node) -> bool:
-    """A 1x1 convolution with one weight a channel: y[c] = scale[c] * x[c] + shift[c]."""
+    """Tell whether a node is a 1x1 convolution with one weight a channel: y[c] = scale[c] * x[c] + shift[c]."""
     if node.op != "Conv" or any(node.attributes["pads"]) or node.attributes["strides"] != (1, 1):
         return False
     weights = graph.constants[node.input(1)]
@@ -17,7 +18,9 @@ def is_channelwise(graph: Graph, node: Node) -> bool:
 
 
 def fold_channelwise(graph: Graph) -> Graph:
-    """BatchNormalization and constants behind a convolution that nobody else reads go into its weights and bias."""
+    """Return the graph with channelwise factors and offsets folded into the convolutions before them.
+
+    Only convolutions without another reader are changed. A factor may come from BatchNormalization or a constant."""
     consumers, outputs = graph.consumers(), graph.output_tensors()
     made: dict[str, Node] = {}
     constants = dict(graph.constants)
@@ -35,9 +38,10 @@ def fold_channelwise(graph: Graph) -> Graph:
 
 def _into_gate(graph: Graph, made: dict[str, Node], product: Node, scaling: Node,
                constants: dict[str, np.ndarray]) -> Node | None:
-    """c (x y) as x (c y), where y is a convolution limited to 0..m: c times that convolution, limited to 0..c m. So x *
-    clip(x + 3, 0, 6) / 6, a hard swish as networks spell it, has no layer that divides. Only for one c > 0 and no
-    offset."""
+    """Return c (x y) rewritten as x (c y), where y is a convolution limited to 0..m; None if it does not apply.
+
+    c is folded into that convolution, which is then limited to 0..c m. So a hard swish as networks spell it, x * clip(x
+    + 3, 0, 6) / 6, needs no layer that divides. It applies only to one c > 0 without an offset."""
     factor, offset = (constants[name].astype(np.float64).reshape(-1) for name in scaling.inputs[1:])
     if offset.any() or factor[0] <= 0 or (factor != factor[0]).any():
         return None
@@ -65,6 +69,8 @@ def _into_gate(graph: Graph, made: dict[str, Node], product: Node, scaling: Node
 
 
 def _merge(conv: Node, scaling: Node, constants: dict[str, np.ndarray]) -> Node:
+    """Return ``conv`` with the factors and offsets of ``scaling`` in its weights and bias; add them to
+    ``constants``."""
     weights, bias = (constants[name].astype(np.float64) for name in conv.inputs[1:])
     scale = constants[scaling.input(1)].astype(np.float64).reshape(-1)
     shift = constants[scaling.input(2)].astype(np.float64)

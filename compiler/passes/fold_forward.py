@@ -1,14 +1,12 @@
-"""Pass: normalisations of a tensor that others read too are folded into the convolutions behind them.
+"""Pass: normalisations of a tensor with further readers are folded into the convolutions that follow them.
 
-Before a residual network's next block stands relu(g x + b), one g and b a channel, of a sum x that is also carried on.
-With g > 0 it is g relu(x + b/g): the factor g goes into the weights of the convolutions that read it, x + b/g takes the
-place of x. Its offset goes into the bias of a convolution that feeds the sum, and the biases of the others that read it
-take it back. So no operation is left but the ReLU, on the way out of the accumulators.
-
-Where x never falls below -b/g the ReLU never cuts, a smaller offset serves as well and the rest is a constant; where x
-never reaches -b/g the result is zero. How far x goes is known from calibration, as for every binary point: so an offset
-is no larger than x itself, and costs one place behind the point at most.
-"""
+Before a residual network's next block stands relu(g x + b), with one g and b for each channel, of a sum x that is also
+carried on. With g > 0 it is g relu(x + b/g). The factor g goes into the weights of the convolutions that read it, and x
++ b/g takes the place of x. The offset b/g goes into the bias of a convolution that feeds the sum, and the biases of the
+sum's other readers take it back. So no operation is left but the ReLU, which the requantizer does. If x never falls
+below -b/g the ReLU never cuts; then a smaller offset serves as well and the rest is a constant. If x never reaches -b/g
+the result is zero. Calibration tells the range of x, as for every binary point. So an offset is no larger than x
+itself, and costs at most one bit behind the binary point."""
 
 from __future__ import annotations
 
@@ -22,12 +20,14 @@ from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.passes.fold import is_channelwise
 
 Ranges = Mapping[str, tuple[np.ndarray, np.ndarray]]
-"""Lowest and highest value of every channel, by tensor."""
+"""Tensor -> lowest and highest value of every channel."""
 
 
 class Normalisation(NamedTuple):
-    """``relu`` of the channelwise convolution ``scaling``; its ``readers``, the ``pools`` among them and the
-    ``later`` readers of these: convolutions all."""
+    """A normalisation: ``relu`` of the channelwise convolution ``scaling``, and the convolutions after it.
+
+    ``readers`` of the ReLU, the ``pools`` (average pools, as convolutions) among them, and the ``later`` readers of
+    these pools."""
 
     scaling: Node
     relu: Node
@@ -37,12 +37,12 @@ class Normalisation(NamedTuple):
 
     @property
     def padded(self) -> bool:
-        """Whether any of them sees zeros around its input."""
+        """Whether any of the convolutions after it sees zeros around its input."""
         return any(any(reader.attributes["pads"]) for reader in (*self.readers, *self.later))
 
 
 class Folded(NamedTuple):
-    """relu(g x + b) as factor * relu(x + offset) + constant, a number a channel each."""
+    """The form factor * relu(x + offset) + constant of relu(g x + b), each with one number for each channel."""
 
     offset: np.ndarray
     factor: np.ndarray
@@ -50,8 +50,10 @@ class Folded(NamedTuple):
 
 
 def fold_forward(graph: Graph, measure: Callable[[Sequence[str]], Ranges], headroom: float) -> Graph:
-    """The network without the normalisations that allow it; ``measure`` is asked only where there are any. Tensors have
-    room for ``headroom`` times what is measured."""
+    """Return the network without the normalisations that can be folded.
+
+    ``measure`` gives the ranges of tensors and is only called if there are any. Tensors have room for ``headroom``
+    times what is measured."""
     sums = _Sums(graph)
     found = [entry for node in graph.nodes if (entry := sums.normalisation(node)) is not None]
     if not found:
@@ -69,9 +71,10 @@ def fold_forward(graph: Graph, measure: Callable[[Sequence[str]], Ranges], headr
 
 def fold(scale: np.ndarray, shift: np.ndarray, low: np.ndarray, high: np.ndarray, headroom: float,
          padded: bool) -> Folded | None:
-    """relu(``scale`` x + ``shift``), all arrays [channels], for ``low`` <= x <= ``high`` and as far beyond as
-    ``headroom`` gives tensors room; None where such a form does not exist. With ``padded`` the result is read with
-    zeros around it, so that the constant must be zero."""
+    """Return relu(``scale`` x + ``shift``) as factor, offset and constant, or None if there is no such form.
+
+    All arrays are [channels]. It holds for ``low`` <= x <= ``high`` and as far beyond as ``headroom`` gives tensors
+    room. With ``padded`` the result is read with zeros around it, so that the constant must be zero."""
     if (scale < 0).any():
         return None
     room = (headroom - 1) * np.maximum(np.abs(low), np.abs(high))
@@ -90,14 +93,14 @@ def fold(scale: np.ndarray, shift: np.ndarray, low: np.ndarray, high: np.ndarray
 
 
 class _Sums:
-    """Which tensors can carry an offset."""
+    """The search for normalisations, and for tensors that can carry an offset."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.readers, self.ends = graph, graph.consumers(), graph.output_tensors()
         self.makers = {node.output: node for node in graph.nodes}
 
     def normalisation(self, node: Node) -> Normalisation | None:
-        """The normalisation that ``node`` begins, where it may be folded forward."""
+        """Return the normalisation that ``node`` begins if it may be folded forward, else None."""
         if not is_channelwise(self.graph, node) or node.output in self.ends:
             return None
         following, source = self.readers.get(node.output, []), node.input(0)
@@ -110,8 +113,9 @@ class _Sums:
         return Normalisation(node, following[0], after, pools, later) if fine else None
 
     def _is_pool(self, node: Node) -> bool:
-        """A convolution of each channel for itself that leaves factors to the convolutions behind it: an average
-        pool's weights are all the same, and exact where they are a power of two."""
+        """Tell whether a node is a convolution of single channels that can leave factors to later convolutions.
+
+        The weights of an average pool are all the same, and exact if they are a power of two."""
         if node.op != "Conv" or node.output in self.ends:
             return False
         weights, bias = (self.graph.constants[name] for name in node.inputs[1:])
@@ -120,20 +124,24 @@ class _Sums:
         return alone and all(reader.op == "Conv" for reader in later)
 
     def _can_be_moved(self, name: str, scaling: Node) -> bool:
-        """Whether a tensor may get an offset in each channel: its maker can add the offset, all its readers can take it
-        back."""
+        """Tell whether a tensor may get an offset in each channel.
+
+        Its maker must be able to add the offset, and all readers but ``scaling`` must be able to take it back."""
         if name in self.ends or self.absorber(name) is None:
             return False
         others = [reader for reader in self.readers[name] if reader is not scaling]
         return all(self._takes_back(reader, name) for reader in others)
 
     def _takes_back(self, reader: Node, name: str) -> bool:
+        """Tell whether a reader of the tensor ``name`` can subtract an offset of it again."""
         if reader.op == "Conv":
             return not any(reader.attributes["pads"])
         return reader.op == "Add" and self.absorber(reader.output) is not None
 
     def absorber(self, name: str) -> Node | None:
-        """The convolution whose bias moves a tensor, and nothing else: what makes it, or an operand of the sum."""
+        """Return the convolution whose bias can move the tensor ``name`` and nothing else, or None.
+
+        It makes the tensor, or makes an operand of the sum that makes it."""
         maker = self.makers.get(name)
         if maker is None or maker.op == "Conv":
             return maker
@@ -145,7 +153,10 @@ class _Sums:
 
 @dataclass
 class _Folder:
-    """``factors`` and ``constants`` of folded ReLUs, ``offsets`` of tensors, by tensor; ``gone`` nodes by output."""
+    """The network while normalisations are folded.
+
+    ``factors`` and ``constants`` of folded ReLUs, ``offsets`` of tensors, all by tensor; ``gone``: output of a dropped
+    node -> the tensor in its place."""
 
     sums: _Sums
     factors: dict[str, np.ndarray] = field(default_factory=dict)
@@ -154,6 +165,7 @@ class _Folder:
     gone: dict[str, str] = field(default_factory=dict)
 
     def fold(self, entry: Normalisation, folded: Folded) -> None:
+        """Record a normalisation as folded, unless another one of the same tensor was folded before."""
         source, relu = entry.scaling.input(0), entry.relu.output
         if source in self.offsets:  # another normalisation of the same tensor was there first
             return
@@ -165,7 +177,7 @@ class _Folder:
         self.gone[entry.scaling.output] = source
 
     def folded(self) -> Graph:
-        """The graph without the normalisations."""
+        """Return the graph without the recorded normalisations."""
         graph, moves = self.sums.graph, self._moves()
         nodes: list[Node] = []
         constants: dict[str, np.ndarray] = {}
@@ -179,7 +191,7 @@ class _Folder:
         return graph.with_nodes(nodes, constants)
 
     def _moves(self) -> dict[str, np.ndarray]:
-        """What is added to the bias of a convolution, by the tensor that it makes."""
+        """Return what is added to the bias of convolutions [channels], by the tensor that they make."""
         moves: dict[str, np.ndarray] = {}
         for name, maker in self.sums.makers.items():
             sources = [self.offsets[entry] for entry in maker.inputs if entry in self.offsets]
@@ -194,7 +206,9 @@ class _Folder:
         return moves
 
     def _conv(self, node: Node, move: np.ndarray | None, constants: dict[str, np.ndarray]) -> Node:
-        """With its input's factor in the weights, its input's constant and offset, and its own, in the bias."""
+        """Return a convolution with factors in its weights, and constants and offsets in its bias.
+
+        Factor, constant and offset are those of its input; ``move`` is its own offset."""
         source = node.input(0)
         if node.output in self.factors:  # a pool leaves both to those behind it
             return node
@@ -216,7 +230,7 @@ class _Folder:
 
 
 def _by_input(weights: np.ndarray, numbers: np.ndarray, group: int) -> np.ndarray:
-    """Weights [out, in / group, height, width], each times the number of its input channel."""
+    """Return weights [out, in / group, height, width], each times the number of its input channel."""
     outputs, per_group = weights.shape[:2]
     own = np.repeat(numbers.reshape(group, per_group), outputs // group, axis=0)
     return weights * own[:, :, None, None]

@@ -1,10 +1,9 @@
-"""Pass: the sum of two convolutions becomes one convolution. So the first result is not saved and read again.
+"""Pass: the sum of two convolutions becomes one convolution, so that the first result is not saved and read again.
 
 Both inputs are written into one tensor (Assemble), each from lane 0 of a tile on, and the convolution reads the
 channels of both. Convolutions of the same input add their weights. A smaller kernel gets zeros around it, which are
-neither stored nor computed. Tensors that lie in one share a binary point, and so do the weights: only what is alike in
-size is joined.
-"""
+neither stored nor computed. Parts of one tensor share a binary point, and so do the weights, so only tensors and
+weights of similar size are joined."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ import numpy as np
 from weft.compiler.frontend.graph import Graph, Node
 
 ALIKE = 4.0
-"""The larger of two magnitudes is at most so many times the smaller: two places behind the point are the most lost."""
+"""The largest ratio of two magnitudes that are joined: at most two bits behind the binary point are lost."""
 
 Ranges = Mapping[str, tuple[np.ndarray, np.ndarray]]
-"""Lowest and highest value of every channel, by tensor."""
+"""Tensor -> lowest and highest value of every channel."""
 
 
 class Sum(NamedTuple):
-    """``add`` of two convolutions that have no other reader."""
+    """An Add of the results of two convolutions that have no other reader."""
 
     add: Node
     first: Node
@@ -31,11 +30,14 @@ class Sum(NamedTuple):
 
     @property
     def sources(self) -> tuple[str, str]:
+        """The inputs of the two convolutions."""
         return self.first.input(0), self.second.input(0)
 
 
 def fuse_additions(graph: Graph, lanes: int, measure: Callable[[Sequence[str]], Ranges]) -> Graph:
-    """The network with such sums as one convolution each; ``measure`` is asked only where there are any."""
+    """Return the network with each such sum as one convolution.
+
+    ``measure`` gives the ranges of tensors and is only called if there are such sums."""
     found = _sums(graph)
     if not found:
         return graph
@@ -52,14 +54,17 @@ def fuse_additions(graph: Graph, lanes: int, measure: Callable[[Sequence[str]], 
 
 
 def _alike(left: float, right: float) -> bool:
+    """Tell whether two magnitudes are similar enough to share a binary point."""
     return max(left, right) <= ALIKE * min(left, right)
 
 
 def _weight_sizes(graph: Graph, entry: Sum) -> tuple[float, ...]:
+    """Return the largest magnitude of each convolution's weights."""
     return tuple(float(np.abs(graph.constants[node.input(1)]).max()) for node in entry[1:])
 
 
 def _sums(graph: Graph) -> list[Sum]:
+    """Return the sums of two convolutions that can be joined, whatever their sizes."""
     makers, readers = {node.output: node for node in graph.nodes}, graph.consumers()
     given = {port.tensor for port in graph.inputs} | graph.output_tensors()
     fixed = given | {name for node in graph.nodes if node.op in ("Assemble", "View")
@@ -75,7 +80,9 @@ def _sums(graph: Graph) -> list[Sum]:
 
 
 def _fits(graph: Graph, first: Node, second: Node, fixed: set[str]) -> bool:
-    """Whether both walk over images of one size in the same way, and these can lie in one tensor."""
+    """Tell whether both convolutions walk over images of one size in the same way, and their inputs can be joined.
+
+    ``fixed`` has the tensors that cannot become part of another one."""
     left, right = first.input(0), second.input(0)
     if left != right and (fixed.intersection((left, right)) or graph.shapes[left][2:] != graph.shapes[right][2:]):
         return False
@@ -86,6 +93,7 @@ def _fits(graph: Graph, first: Node, second: Node, fixed: set[str]) -> bool:
 
 
 def _rewritten(graph: Graph, joined: Mapping[str, Sum], lanes: int) -> Graph:
+    """Return the graph with the sums ``joined`` (by output) as one convolution each."""
     gone = {conv.output for entry in joined.values() for conv in entry[1:]}
     nodes: list[Node] = []
     constants: dict[str, np.ndarray] = {}
@@ -104,7 +112,7 @@ def _rewritten(graph: Graph, joined: Mapping[str, Sum], lanes: int) -> Graph:
 
 def _source(graph: Graph, entry: Sum, lanes: int, nodes: list[Node],
             shapes: dict[str, tuple[int, ...]]) -> tuple[str, tuple[int, int]]:
-    """The tensor that has the channels of both inputs, and where they begin in it."""
+    """Return the tensor with the channels of both inputs, and the first channel of each in it."""
     left, right = entry.sources
     if left == right:
         return left, (0, 0)
@@ -119,6 +127,7 @@ def _source(graph: Graph, entry: Sum, lanes: int, nodes: list[Node],
 
 def _convolution(graph: Graph, entry: Sum, source: str, channels: int, starts: tuple[int, int],
                  constants: dict[str, np.ndarray]) -> Node:
+    """Return the convolution of ``source`` that computes a sum; add its weights and bias to ``constants``."""
     convs, add = entry[1:], entry.add
     before = [max(conv.attributes["pads"][axis] for conv in convs) for axis in range(2)]
     after = [max(conv.attributes["kernel_shape"][axis] - conv.attributes["pads"][axis] for conv in convs)

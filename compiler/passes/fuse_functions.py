@@ -1,10 +1,8 @@
 """Pass: operators that together are a function of one number become one lookup table.
 
 So are activations as tools write them out: x * sigmoid(x), GELU as Div, Erf, Add, Mul or with a tanh, hard-swish as
-Add, Clip, Mul, Div, 1 / sqrt(x + epsilon). A table has one rounding and one layer instead of several.
-
-A table of bytes holds what a quantised file rounds in between too: such a function begins where the file rounds.
-"""
+Add, Clip, Mul, Div, 1 / sqrt(x + epsilon). A table has one rounding and one layer instead of several. A table of bytes
+also holds the roundings that a quantised file has in between; such a function begins where the file rounds."""
 
 from __future__ import annotations
 
@@ -31,22 +29,25 @@ PLAIN, AFFINE = frozenset({"Identity", "Neg", "Relu"}), frozenset({"Add", "Sub",
 
 TABLES_NEEDED, REGISTERS_NEEDED = 2, 3
 BYTE_TABLE_DEPTH = 256
-"""Entries of a table that has one for every byte."""
+"""The entries of a table that has one for every byte."""
 
 
 def fuse_functions(graph: Graph, arch: Arch) -> Graph:
-    """Fuse what one lookup table of values and slopes computes better; nothing where the machine has no such tables."""
+    """Return the graph with groups of operators fused that one lookup table computes better.
+
+    Without such tables on the machine the graph stays the same."""
     if arch.lut_count < TABLES_NEEDED or arch.simd_registers_depth < REGISTERS_NEEDED:
         return graph
     return _fused(graph, _gains)
 
 
 def fuse_byte_functions(graph: Graph, arch: Arch) -> Graph:
-    """Fuse what one table with an entry for every byte computes."""
+    """Return the graph with groups of operators fused that one table of 256 entries computes."""
     return _fused(graph, partial(_bends, rounded=_rounded(graph) if has_byte_tables(arch) else frozenset()))
 
 
 def _fused(graph: Graph, gains: Gains) -> Graph:
+    """Return the graph with every group of nodes fused for which ``gains`` says that a table is better."""
     makers = {node.output: node for node in graph.nodes if node.outputs}
     consumers, outputs = graph.consumers(), graph.output_tensors()
     fused: dict[str, Node] = {}
@@ -63,22 +64,23 @@ def _fused(graph: Graph, gains: Gains) -> Graph:
 
 
 def has_byte_tables(arch: Arch) -> bool:
-    """Of the SIMD unit, or on the way out of the accumulators."""
+    """Tell whether the machine has a table with an entry for every byte: SIMD table or activation table."""
     return arch.activation_tables > 0 or simd_has_byte_tables(arch)
 
 
 def simd_has_byte_tables(arch: Arch) -> bool:
+    """Tell whether the SIMD unit has a table with an entry for every byte."""
     return arch.lut_count > 0 and arch.lut_depth == BYTE_TABLE_DEPTH
 
 
 def _rounded(graph: Graph) -> frozenset[str]:
-    """Tensors that the file rounds."""
+    """Return the tensors that the quantised file rounds."""
     return frozenset(node.output for node in graph.nodes if node.op == FAKE_QUANTIZE)
 
 
 # -- what belongs together ---------------------------------------------------------------------------------------------
 def _scalar(graph: Graph, name: str) -> float | None:
-    """The number that a constant is, None where it is no single one."""
+    """Return the one value of all elements of a constant, or None if they differ."""
     value = graph.constants.get(name)
     if value is None or value.dtype.kind != "f" or not value.size or not np.isfinite(value).all():
         return None
@@ -86,7 +88,7 @@ def _scalar(graph: Graph, name: str) -> float | None:
 
 
 def _arguments(graph: Graph, node: Node) -> list[str] | None:
-    """The tensors that a node computes its elements from, one by one; None where it does something else."""
+    """Return the tensors from which a node computes its elements one by one; None if it is another kind of node."""
     if node.op not in STEPS or node.output not in graph.shapes:
         return None
     names = [name for name in node.inputs if name]
@@ -101,13 +103,16 @@ def _arguments(graph: Graph, node: Node) -> list[str] | None:
 
 
 def _is_plain(graph: Graph, node: Node) -> bool:
+    """Tell whether a node is not a Pow with a computed exponent."""
     return node.op != "Pow" or graph.is_constant(node.input(1))
 
 
 def _region(graph: Graph, last: Node, makers: Mapping[str, Node], consumers: Mapping[str, Sequence[Node]],
             outputs: frozenset[str], gains: Gains) -> tuple[str, list[Node]] | None:
-    """The tensor and the nodes, in order, that make the output of ``last`` of it alone; the most that there are. None
-    where a table gains nothing."""
+    """Return the largest group of nodes, in order, that computes the output of ``last`` from one tensor, and that
+    tensor.
+
+    Return None if a table gains nothing."""
     inside: dict[str, Node] = {}
     border = {last.output}
     found = None
@@ -127,7 +132,7 @@ def _region(graph: Graph, last: Node, makers: Mapping[str, Node], consumers: Map
 
 
 def _gains(graph: Graph, entries: Sequence[Node], source: str) -> bool:
-    """Whether the nodes are more than one, or a product, and not only straight pieces."""
+    """Tell whether a table is better: nodes with a product, or several nodes that are not only straight pieces."""
     products = [node for node in entries if node.op == "HardSwish" or (
         node.op in ("Mul", "Div", "Pow") and _is_product(node, entries, source))]
     tables = [node for node in entries if node.op in FUNCTIONS]
@@ -135,8 +140,10 @@ def _gains(graph: Graph, entries: Sequence[Node], source: str) -> bool:
 
 
 def _bends(graph: Graph, entries: Sequence[Node], source: str, *, rounded: frozenset[str]) -> bool:
-    """Where a table holds every number there is: whether the nodes are more than a factor, an offset, a ReLU and a
-    limit, which need no table. What is rounded among them begins at one of ``rounded``."""
+    """Tell whether a table of bytes is needed for these nodes.
+
+    A factor, an offset, a ReLU and a limit need none. If the file rounds in between, ``source`` must be one of
+    ``rounded``."""
     if any(node.op == FAKE_QUANTIZE for node in entries) and source not in rounded:
         return False
 
@@ -150,6 +157,7 @@ def _bends(graph: Graph, entries: Sequence[Node], source: str, *, rounded: froze
 
 
 def _is_product(node: Node, entries: Sequence[Node], source: str) -> bool:
+    """Tell whether a node multiplies, divides or raises values that depend on ``source``, not only by constants."""
     made = {source, *(entry.output for entry in entries)}
     if node.op == "Pow":
         return True
@@ -158,6 +166,7 @@ def _is_product(node: Node, entries: Sequence[Node], source: str) -> bool:
 
 # -- as one ------------------------------------------------------------------------------------------------------------
 def _as_function(graph: Graph, last: Node, source: str, nodes: Sequence[Node]) -> Node:
+    """Return the Function node that computes the output of ``last`` from ``source`` as the ``nodes`` do."""
     numbers: dict[str, Argument] = {source: 0}
     steps: list[Step] = []
     for node in nodes:
@@ -169,16 +178,17 @@ def _as_function(graph: Graph, last: Node, source: str, nodes: Sequence[Node]) -
 
 
 def _given(graph: Graph, node: Node, numbers: Mapping[str, Argument]) -> tuple[Argument, ...]:
-    """What a node computes of: ``numbers`` of tensors, and constants."""
+    """Return what a node computes from: step numbers for tensors (``numbers``), values for constants."""
     return tuple(numbers[name] if name in numbers else _scalar(graph, name) or 0.0 for name in node.inputs if name)
 
 
 def _clip_steps(graph: Graph, node: Node) -> list[Step]:
+    """Return the steps of a Clip of the function's argument."""
     return _clip(node, _given(graph, node, {node.input(0): 0}), 0)
 
 
 def kind_of(steps: tuple[Step, ...]) -> str:
-    """What is known of a function: see ``functions.KINDS``."""
+    """Return the kind of a function, a key of ``functions.KINDS``."""
     if any(map(may_be_infinite, steps)):
         return "as_seen"
     at_zero = real_function(FUNCTION, of_steps(steps, "any"), OPSET)(np.zeros(1))
@@ -186,15 +196,17 @@ def kind_of(steps: tuple[Step, ...]) -> str:
 
 
 def _same(node: Node, arguments: tuple[Argument, ...], before: int) -> list[Step]:
+    """Return the step of a node whose operator is a step itself."""
     return [(node.op, arguments, tuple(sorted(node.attributes.items())))]
 
 
 def _nothing(node: Node, arguments: tuple[Argument, ...], before: int) -> list[Step]:
+    """Return the step of a node that does nothing."""
     return [("Identity", arguments[:1], ())]
 
 
 def _clip(node: Node, arguments: tuple[Argument, ...], before: int) -> list[Step]:
-    """Bounds are attributes or inputs, each may be absent."""
+    """Return the steps of a Clip, whose bounds are attributes or inputs and may be absent."""
     given = dict(zip([number for number, name in enumerate(node.inputs) if name], arguments, strict=True))
     low = given.get(1, float(node.attributes.get("min", -math.inf)))
     high = given.get(2, float(node.attributes.get("max", math.inf)))
@@ -204,7 +216,7 @@ def _clip(node: Node, arguments: tuple[Argument, ...], before: int) -> list[Step
 
 
 def _fake_quantize(node: Node, arguments: tuple[Argument, ...], before: int) -> list[Step]:
-    """In single precision, as onnxruntime rounds."""
+    """Return the steps of a FakeQuantize, in single precision, as onnxruntime rounds."""
     scale, zero = scale_of(node)
     return [("Div", (*arguments, scale), ()), ("Round", (before + 1,), ()),
             ("Max", (before + 2, float(LOWEST - zero)), ()), ("Min", (before + 3, float(HIGHEST - zero)), ()),
@@ -215,4 +227,4 @@ STEPS: dict[str, MakeSteps] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Neg", "Abs", "Relu", "HardSwish", "HardSigmoid",
                      "LeakyRelu", *sorted(FUNCTIONS)), _same),
     "Clip": _clip, FAKE_QUANTIZE: _fake_quantize, "Identity": _nothing}
-"""Operators of which a function may be made: the steps of each."""
+"""Operators that may be part of a function: the maker of their steps."""

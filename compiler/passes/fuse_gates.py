@@ -1,14 +1,12 @@
-"""Pass: x times a limited line of itself, as a hard swish is, becomes one operation on a convolution's result.
+"""Pass: x times a limited line of itself, such as a hard swish, becomes one operation on a convolution's result.
 
-x * clip(a x + b, 0, m) is z * clip(z + b / s, 0, m / s) with z = s x and s the root of a: s is in the weights of the
-convolution that makes x, so that the SIMD unit has two numbers to add, limit and multiply in the accumulators. Written
-out it is a convolution of one weight a channel and a layer that multiplies. Machines with lookup tables have the whole
-function in one of these.
-
-Both factors have one point, and so every other point for the product. Where only convolutions read it, a factor between
-1/2 and 2, which they take back, makes it fill its range. Where z is small beside the line's numbers, that point would
-leave little of it, and all stays as it is.
-"""
+x * clip(a x + b, 0, m) is z * clip(z + b / s, 0, m / s) with z = s x and s the root of a. The factor s goes into the
+weights of the convolution that makes x. So the SIMD unit only needs two numbers, to add and to limit, before it
+multiplies in the accumulators. Unfused it would be a convolution of one weight a channel and a layer that multiplies.
+Machines with lookup tables compute the whole function by table instead. Both factors have one binary point, so only
+every other point is possible for the product. If only convolutions read the product, a factor between 1/2 and 2, which
+they take back, makes it fill its range. If z is small beside the line's numbers, that point would leave little of z,
+and the graph stays as it is."""
 
 from __future__ import annotations
 
@@ -24,17 +22,19 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import filling_point, largest_point
 
 GATE = "Gate"
-"""The canonical node of z * clip(z + ``offset``, 0, ``limit``)."""
+"""The canonical operator z * clip(z + ``offset``, 0, ``limit``)."""
 
 BODY = 4
-"""SIMD instructions for a vector: a loop must have room for them."""
+"""The SIMD instructions for one vector; a loop must have room for them."""
 
 FEWEST_STEPS = 128
-"""The root of z's mean square, in steps of its point: rounding is then some 53 dB below it."""
+"""The least root mean square of z in steps of its point; rounding is then some 53 dB below it."""
 
 
 def fuse_gates(graph: Graph, arch: Arch, measure: Measure) -> Graph:
-    """The same graph where the SIMD unit has no register or no such loop, or there is nothing like this."""
+    """Return the graph with such products as Gate nodes.
+
+    It stays the same if the SIMD unit has no register or no loop long enough, or if there are no such products."""
     places = _places(graph) if arch.simd_registers_depth and arch.simd_loop_depth >= BODY else []
     if not places:
         return graph
@@ -61,7 +61,7 @@ def fuse_gates(graph: Graph, arch: Arch, measure: Measure) -> Graph:
 
 
 def _is_exact(place: Place, graph: Graph, sizes: Sizes, arch: Arch) -> bool:
-    """Whether z keeps FEWEST_STEPS at the largest point at which both factors and the product fit."""
+    """Tell whether z keeps FEWEST_STEPS at the largest point at which both factors and the product fit."""
     line, offset = place.numbers
     scale = math.sqrt(line)
     magnitude, spread = (scale * size for size in sizes[place.conv.output])
@@ -73,8 +73,9 @@ def _is_exact(place: Place, graph: Graph, sizes: Sizes, arch: Arch) -> bool:
 
 
 def _filling(magnitude: float, arch: Arch) -> float:
-    """The factor, between 1/2 and 2, with which numbers up to ``magnitude`` fill a point that two equal ones add up
-    to."""
+    """Return the factor, between 1/2 and 2, that makes a product up to ``magnitude`` fill its range.
+
+    The product's point is the sum of two equal points, less the data type's own."""
     if not magnitude:
         return 1.0
     room = filling_point(magnitude, arch.number.width) + arch.number.point
@@ -82,8 +83,9 @@ def _filling(magnitude: float, arch: Arch) -> float:
 
 
 class Place(NamedTuple):
-    """A product of what ``conv`` makes with the ``limit`` of a ``line`` of it; ``numbers``: the line's factor and
-    offset."""
+    """A product of the result of ``conv`` with the ``limit`` of a ``line`` of it.
+
+    ``numbers``: the line's factor and offset."""
 
     conv: Node
     line: Node
@@ -92,12 +94,12 @@ class Place(NamedTuple):
     numbers: tuple[float, float]
 
     def most(self, graph: Graph) -> float:
-        """The upper limit."""
+        """Return the upper limit."""
         return float(graph.constants[self.limit.input(2)])
 
 
 def _places(graph: Graph) -> list[Place]:
-    """Where nothing else reads what lies in between."""
+    """Return the products of this form in which nothing else reads the tensors in between."""
     makers, consumers, outputs = {node.output: node for node in graph.nodes}, graph.consumers(), graph.output_tensors()
     found = []
     for node in graph.nodes:
@@ -115,7 +117,7 @@ def _places(graph: Graph) -> list[Place]:
 
 
 def _line(graph: Graph, node: Node) -> tuple[float, float] | None:
-    """(factor, offset), the same for all channels, of a line that rises."""
+    """Return (factor, offset) of a convolution that is one rising line for all channels, else None."""
     if not is_channelwise(graph, node):
         return None
     factors, offsets = (graph.constants[name].astype(np.float64).ravel() for name in node.inputs[1:])

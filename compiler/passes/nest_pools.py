@@ -1,8 +1,7 @@
-"""Pass: of max pools of one tensor that move pixel by pixel, a larger one is a pool of a smaller one.
+"""Pass: among max pools of one tensor with stride 1, a larger one becomes a pool of a smaller one.
 
 The maximum over 9 pixels is the maximum of 5 maxima over 5. Networks that pool an image at several sizes side by side
-(5, 9 and 13 pixels in YOLO's) read a third of the vectors so.
-"""
+(5, 9 and 13 pixels in YOLO's) read a third of the vectors so."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ class Window(NamedTuple):
 
 
 def nest_pools(graph: Graph) -> Graph:
-    """The network with each such MaxPool reading the largest one that it can be made of."""
+    """Return the network in which each such MaxPool reads the largest one that it can be made of."""
     windows = {node.output: window for node in graph.nodes if (window := _window(node)) is not None}
     beside: dict[str, list[Node]] = {}
     for node in graph.nodes:
@@ -35,7 +34,7 @@ def nest_pools(graph: Graph) -> Graph:
 
 
 def _window(node: Node) -> Window | None:
-    """Of a MaxPool of images that moves by single pixels; None of any other node."""
+    """Return the window of a two-dimensional MaxPool with stride 1; None for any other node."""
     kernel = tuple(node.attributes.get("kernel_shape", ()))
     if node.op != "MaxPool" or len(kernel) != 2 or node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
         return None
@@ -45,6 +44,7 @@ def _window(node: Node) -> Window | None:
 
 
 def _nested(pools: Sequence[Node], windows: Mapping[str, Window]) -> list[Node]:
+    """Return the pools of one tensor, each reading the largest other one that it can be made of."""
     made: list[Node] = []
     for pool in sorted(pools, key=lambda node: math.prod(windows[node.output].kernel)):
         rest = [(smaller.output, left) for smaller in reversed(made)
@@ -58,8 +58,9 @@ def _nested(pools: Sequence[Node], windows: Mapping[str, Window]) -> list[Node]:
 
 
 def _rest(large: Window, small: Window) -> Window | None:
-    """The window that makes ``large`` of ``small``'s results; None where there is none. It has no more pads on a side
-    than the place beside the first pixel, so that its windows hold a result of ``small`` each."""
+    """Return the window that makes ``large`` from the results of ``small``, or None if there is none.
+
+    It has fewer pads on a side than its kernel has pixels, so that each of its windows holds a result of ``small``."""
     kernel = tuple(one - other + 1 for one, other in zip(large.kernel, small.kernel, strict=True))
     pads = tuple(one - other for one, other in zip(large.pads, small.pads, strict=True))
     possible = max(small.kernel) > 1 and all(0 <= pad < kernel[side % 2] for side, pad in enumerate(pads))

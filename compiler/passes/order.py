@@ -1,7 +1,6 @@
-"""Pass: the nodes that the outputs need, in an order that the network alone decides.
+"""Pass: keep the nodes that the outputs need, in an order that the network alone decides.
 
-Files of the same network list its branches in any order; what is compiled must not depend on that.
-"""
+Files of the same network list its branches in any order; what is compiled must not depend on that."""
 
 from __future__ import annotations
 
@@ -11,9 +10,10 @@ from weft.compiler.frontend.graph import Graph, Node
 
 
 def in_order(graph: Graph) -> Graph:
-    """Each node comes after what it reads. Of the branches that it reads the longest comes first, so that results of
-    short ones do not wait in memory for long. Nodes that no output depends on are dropped, and inputs that nobody
-    reads."""
+    """Return the graph with each node after what it reads, and without nodes and inputs that nobody needs.
+
+    Among the branches that a node reads the longest comes first, so that results of short ones do not wait in
+    memory."""
     makers = {node.output: node for node in graph.nodes}
     depths = _depths(graph)
     kept: dict[str, Node] = {}
@@ -35,7 +35,7 @@ def in_order(graph: Graph) -> Graph:
 
 
 def _depths(graph: Graph) -> dict[str, int]:
-    """Nodes on the longest way from an input to each computed tensor."""
+    """Return, for each computed tensor, the number of nodes on the longest way from an input to it."""
     depths: dict[str, int] = {}
     for node in graph.nodes:
         depths[node.output] = 1 + max((depths.get(name, 0) for name in node.inputs), default=0)
@@ -43,7 +43,7 @@ def _depths(graph: Graph) -> dict[str, int]:
 
 
 def needed(nodes: Sequence[Node], outputs: frozenset[str]) -> list[Node]:
-    """In their order, without those that nobody reads."""
+    """Return the nodes that ``outputs`` depend on, in their order."""
     read, kept = set(outputs), []
     for node in reversed(nodes):
         if read.intersection(node.outputs):

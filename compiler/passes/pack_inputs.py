@@ -1,4 +1,4 @@
-"""Pass: inputs with fewer channels than lanes that a convolution reads are packed by the host, as that is fastest."""
+"""Pass: choose how the host packs inputs with fewer channels than lanes, if that makes their convolution faster."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from weft.hw.contract.arch import Arch
 from weft.tmodel.window import Window
 
 NEAR = 1.125
-"""LayerQuantization that take at most so many times the least cycles count as equal. Of these the smallest input is
-best: it leaves more of local memory to weights, and a max pool reads fewer rows twice."""
+"""The ratio to the least cycles up to which ways to pack count as equally fast.
+
+Among these the smallest input is best: it leaves more local memory to weights, and a max pool reads fewer rows
+twice."""
 
 SHARE = 4
-"""A packed input takes at most one part in so many of DRAM0: it stays there to the end."""
+"""The part of DRAM0, one in so many, that a packed input may take; it stays there to the end."""
 
 
 def pack_inputs(graph: Graph, arch: Arch) -> Graph:
-    """The same network on packed inputs: its ports say how."""
+    """Return the same network with packed inputs, described in its ports."""
     for port in graph.inputs:
         readers = graph.consumers().get(port.tensor, [])
         thin = graph.shapes[port.tensor][1] < arch.array_size
@@ -32,8 +34,10 @@ def pack_inputs(graph: Graph, arch: Arch) -> Graph:
 
 
 def _best(graph: Graph, node: Node, arch: Arch) -> Way:
-    """The smallest input among the ways of least cycles, as the slower of array and DRAM0 would need them; of these
-    the one with the fewest vectors through the array."""
+    """Return the way to pack with the smallest input among those of about the least cycles.
+
+    Cycles are those of the slower of array and DRAM0. Among equals the way with the fewest vectors through the array
+    wins."""
     _, channels, height, width = graph.shapes[node.input(0)]
     _, made, rows, columns = graph.shapes[node.output]
     attributes, lanes = node.attributes, arch.array_size
@@ -57,6 +61,7 @@ def _best(graph: Graph, node: Node, arch: Arch) -> Way:
 
 
 def _packed(graph: Graph, port: GraphPort, node: Node, way: Way) -> Graph:
+    """Return the graph with an input packed in a given way, and its convolution's weights and window adapted."""
     name = f"{node.output}/packed_weights"
     weights = way.weights(np.asarray(graph.constants[node.input(1)]))
     _, _, bottom, right = node.attributes["pads"]

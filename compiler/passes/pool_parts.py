@@ -1,8 +1,7 @@
-"""Pass: the maximum over windows of a concatenation is the concatenation of its parts' maxima.
+"""Pass: the maximum over windows of a concatenation becomes the concatenation of its parts' maxima.
 
 So each part's pool joins the layer that makes the part. A concatenation that only pools read is never made: its parts
-are not saved and loaded just to be pooled.
-"""
+are not saved and loaded just to be pooled."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ CHANNELS = 1
 
 
 def pool_parts(graph: Graph) -> Graph:
-    """The network with every MaxPool of a Concat over channels as a Concat of MaxPools, of nested ones too."""
+    """Return the network with every MaxPool of a Concat over channels as a Concat of MaxPools, nested ones too."""
     concats = {node.output: node for node in graph.nodes if _joins_tensors(graph, node)}
     if not any(node.op == "MaxPool" and node.input(0) in concats for node in graph.nodes):
         return graph
@@ -26,13 +25,13 @@ def pool_parts(graph: Graph) -> Graph:
 
 
 def _joins_tensors(graph: Graph, node: Node) -> bool:
-    """Whether it is a Concat over channels of tensors that are computed."""
+    """Tell whether a node is a Concat over channels of computed tensors."""
     return (node.op == "Concat" and node.attributes["axis"] % len(graph.shapes[node.output]) == CHANNELS
             and all(name in graph.shapes and not graph.is_constant(name) for name in node.inputs))
 
 
 def _parted(pool: Node, concats: Mapping[str, Node], shapes: dict[str, Shape]) -> list[Node]:
-    """A MaxPool, or what takes its place."""
+    """Return the nodes that replace a MaxPool, or the pool itself."""
     concat = concats.get(pool.input(0))
     if concat is None:
         return [pool]
@@ -48,7 +47,7 @@ def _parted(pool: Node, concats: Mapping[str, Node], shapes: dict[str, Shape]) -
 
 
 def _read(graph: Graph, nodes: Sequence[Node], concats: Mapping[str, Node]) -> list[Node]:
-    """The nodes without those Concats that nobody reads any more."""
+    """Return the nodes without the Concats that nobody reads any more."""
     read = set(graph.output_tensors())
     kept: list[Node] = []
     for node in reversed(nodes):

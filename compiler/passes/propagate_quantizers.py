@@ -1,12 +1,10 @@
-"""Pass for machines of eight-bit numbers: a FakeQuantize becomes the scale of the tensor before it.
+"""Pass for INT8 machines: a FakeQuantize becomes the scale of the tensor before it.
 
-What is rounded twice in the same way is rounded once. Where a tensor has a scale already and another is wanted a copy
-of it is made: an Enlarge that repeats nothing. Maxima, copies and views keep the scale that they read, so a scale
-wanted of them is wanted of their input. Tensors that lie in one share its scale.
-
-A tensor that other readers take as it is, or round otherwise, gets the scale that one wants only where that holds all
-its values: a file rounds a slice to the slice's own range, and what it has no Relu for to a range from 0 on.
-"""
+Rounding twice in the same way is done once. If a tensor has a scale already and another is wanted, a copy of it is
+made: an Enlarge that repeats nothing. Maxima, copies and views keep the scale of their input, so a scale wanted for
+them is wanted for their input. Parts of an assembled tensor share its scale. A tensor with other readers gets the scale
+that one of them wants only if that holds all its values: a file rounds a slice to the slice's own range, and a tensor
+without a Relu to a range from 0 on."""
 
 from __future__ import annotations
 
@@ -26,19 +24,20 @@ from weft.tmodel.scales import TensorScale
 
 KEEPS_SCALE = frozenset({"MaxPool", "Enlarge", "View"})
 COPY = {"factors": (1, 1)}
-"""Of an Enlarge that repeats nothing."""
+"""The attributes of an Enlarge that repeats nothing."""
 
 
 def propagate_quantizers(graph: Graph, measure: Callable[[Sequence[str]], Ranges] | None = None,
                       ) -> tuple[Graph, Quantization]:
-    """The graph without FakeQuantize, and the scales that its tensors keep. ``measure`` runs the graph; without it
-    every scale is taken to hold what others read."""
+    """Return the graph without FakeQuantize, and the scales that its tensors keep.
+
+    ``measure`` runs the graph to find ranges; without it every scale is taken to hold the values that others read."""
     contested = [name for name, scales in _wanted(graph).items() if len(scales) > 1]
     return _Settler(graph, measure(contested) if measure and contested else {}).run()
 
 
 def _wanted(graph: Graph) -> dict[str, set[TensorScale | None]]:
-    """By tensor the scales that readers round it to, or copies of it; None among them for who takes it as it is."""
+    """Return, for each tensor, the scales to which readers round it or its copies; None for readers of exact values."""
     wanted: dict[str, set[TensorScale | None]] = {name: {None} for name in graph.output_tensors()}
     for node in reversed(graph.nodes):
         found: set[TensorScale | None] = {scale_of(node) if node.op == FAKE_QUANTIZE else None}
@@ -64,16 +63,18 @@ def copies_inputs(weights: np.ndarray, bias: np.ndarray, factor: int = 1) -> boo
 
 
 def multiplies(graph: Graph, node: Node) -> bool:
-    """Whether a convolution only multiplies each channel by a number."""
+    """Tell whether a convolution only multiplies each channel by a number."""
     weights, bias = (graph.constants[name] for name in node.inputs[1:])
     return weights.shape[1:] == (1, 1, 1) and node.attributes["group"] == len(weights) and not bias.any()
 
 
 @dataclass
 class _Settler:
-    """``ranges`` of tensors that readers want in several ways; ``scales`` of tensors, ``names``: what a tensor is
-    called now; ``makers`` of the nodes so far; ``lying``: parts of assembled tensors, ``apart``: parts that the scale
-    of the whole does not hold."""
+    """The graph while FakeQuantize nodes become scales.
+
+    ``ranges``: of tensors whose readers want different scales. ``scales``: of tensors. ``names``: the present name of a
+    tensor. ``makers``: the nodes so far, by output. ``lying``: parts of assembled tensors. ``apart``: parts whose
+    values the scale of the whole does not hold."""
 
     graph: Graph
     ranges: Ranges
@@ -86,6 +87,7 @@ class _Settler:
     apart: set[str] = field(default_factory=set)
 
     def run(self) -> tuple[Graph, Quantization]:
+        """Return the graph without FakeQuantize, and the scales that its tensors keep."""
         self.shapes = dict(self.graph.shapes)
         self.readers = self.graph.consumers()
         self.scales = {port.tensor: port.quantized for port in self.graph.inputs if port.quantized is not None}
@@ -107,7 +109,7 @@ class _Settler:
         return graph, Quantization(self.scales)
 
     def _output(self, name: str, lying: set[str], nodes: list[Node]) -> str:
-        """The tensor of an output: one of its own, a copy where it is now an input or lies in another tensor."""
+        """Return the tensor of an output: its own, or a copy if it is now an input or a part of another tensor."""
         kept = self.names.get(name, name)
         if kept == name or kept not in lying:
             return kept
@@ -117,11 +119,13 @@ class _Settler:
         return name
 
     def _inherit(self, node: Node) -> None:
+        """Give the output of a node that keeps scales the scale of its input."""
         source = node.input(0)
         if source in self.scales and (node.op in KEEPS_SCALE or only_copies(self.graph, node)):
             self.scales[node.output] = self.scales[source]
 
     def _settle(self, node: Node) -> None:
+        """Replace a FakeQuantize by the scale of its input, or by a copy with that scale."""
         source, wanted = node.input(0), scale_of(node)
         if source not in self.scales:
             self._claim(source, wanted)
@@ -132,8 +136,10 @@ class _Settler:
             self.scales[node.output] = wanted
 
     def _halves(self, name: str) -> tuple[str, ...]:
-        """The terms of a sum, of which one is always 0: relu(x) and a multiple of relu(-x). Rounded to the scale of the
-        sum, or of its ReLU, before it, they are not rounded twice."""
+        """Return the two terms of the sum relu(x) + a multiple of relu(-x), of which one is always 0.
+
+        Rounded to the scale of the sum, or of its ReLU, before it, they are not rounded twice. The tuple is empty for
+        other tensors."""
         positive = self._made(name, "Relu")
         total = self._made(positive.input(0) if positive else name, "Add")
         for first, second in (total.inputs, total.inputs[::-1]) if total else ():
@@ -146,13 +152,15 @@ class _Settler:
         return ()
 
     def _made(self, name: str, op: str) -> Node | None:
-        """The node that makes a tensor, where it is an ``op``."""
+        """Return the node that makes a tensor if its operator is ``op``, else None."""
         maker = self.makers.get(name)
         return maker if maker is not None and maker.op == op else None
 
     def _claim(self, name: str, wanted: TensorScale) -> bool:
-        """Gives a tensor, and those that it has its numbers from, a scale; False where one of these has another, or
-        has other readers, or where other readers of the tensor need more than the scale holds."""
+        """Give a tensor, and the tensors whose numbers it has, a scale; tell whether that was possible.
+
+        It is not if one of these has another scale or other readers, or if other readers need more than the scale
+        holds."""
         if not self._holds(wanted, name):
             return False
         maker = self.makers.get(name)
@@ -169,13 +177,12 @@ class _Settler:
         return True
 
     def _holds(self, scale: TensorScale, name: str) -> bool:
-        """Whether a scale is enough for all readers of a tensor. Infinite values saturate in any."""
+        """Tell whether a scale is wide enough for all readers of a tensor; infinite values saturate in any."""
         low, high = (value if math.isfinite(value) else 0.0 for value in self.ranges.get(name, (0.0, 0.0)))
         return scale.holds(low, high)
 
     def _with_copies(self, node: Node) -> list[Node]:
-        """Parts of an assembled tensor that have another scale than it, or that cannot lie in it, are copied into it.
-        """
+        """Return an Assemble, after copies of those parts that have another scale or cannot lie in it."""
         if node.op != "Assemble":
             return [node]
         whole = self.scales.get(node.output)
@@ -197,8 +204,9 @@ class _Settler:
         return [*nodes, node.replace(inputs=tuple(parts))]
 
     def _can_lie(self, part: str, place: tuple[int, ...], node: Node) -> bool:
-        """Whether a tensor can be written where it is to lie: ``Rewrite.assemble`` saw to it, but for what was
-        rounded in front of it only."""
+        """Tell whether a tensor can be written where it is to lie in an assembled tensor.
+
+        ``Rewrite.assemble`` ensured that, except for tensors that were only reached through a FakeQuantize."""
         if part in self.lying or part in {port.tensor for port in self.graph.inputs}:
             return False
         if part not in self.names.values():
@@ -210,8 +218,9 @@ class _Settler:
         return maker.op != "View" and not viewed
 
     def _limited(self, node: Node) -> list[Node]:
-        """A Clip from 0 is a Relu whose result's scale ends where it does; where that scale goes further, and is the
-        file's, a function limits it."""
+        """Return the nodes for a Clip from 0: a Relu if its result's scale ends at the limit.
+
+        If that scale goes further, and is the file's, a function limits it."""
         scale = self.scales.get(node.output)
         if node.op != "Clip" or scale is None:
             return [node]

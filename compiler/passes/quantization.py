@@ -1,4 +1,4 @@
-"""What a network's file says of its numbers in eight bits, once no operator says it any more."""
+"""The eight-bit scales of a network's file, once no operator states them any more."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from weft.tmodel.scales import TensorScale
 
 @dataclass(frozen=True)
 class Quantization:
-    """``tensors``: those that keep the scale and zero of the network's file, by their names in the graph that layers
-    are built of; no layer may go on over one, but with a ReLU of the same scale and zero.
+    """The tensors that keep the scale and zero point of the network's file, by name in the final graph.
 
-    Empty for a network of real numbers: then calibration alone decides.
-    """
+    No layer may be fused over such a tensor, except with a ReLU of the same scale and zero point. It is empty for a
+    network of real numbers: then calibration alone decides."""
 
     tensors: Mapping[str, TensorScale] = field(default_factory=dict)
 
     def text(self) -> str:
+        """Return a line for each tensor."""
         lines = [f"tensor {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.tensors.items()]
         return "\n".join(lines or ["nothing is quantised by the file"]) + "\n"
 
 
 def with_rounding(graph: Graph, quantization: Quantization) -> Graph:
-    """The graph, whose computed tensors are rounded again to the scales that the network's file gives them: for those
-    who run it in real numbers. Without the limits of bytes it is another network, for they are its ReLUs."""
+    """Return the graph with its tensors rounded to the scales of the network's file again.
+
+    It is for running the graph in real numbers: the limits of bytes are its ReLUs, and without them it is another
+    network."""
     nodes, shapes = [], dict(graph.shapes)
     for node in graph.nodes:
         scale = quantization.tensors.get(node.output)

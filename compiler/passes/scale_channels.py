@@ -1,11 +1,10 @@
-"""Pass for machines of eight-bit numbers: a tensor times a number of each channel leaves the accumulators scaled by it.
+"""Pass for INT8 machines: a tensor times a number for each channel is scaled by the requantizer.
 
-So are the gates of squeeze and excitation. The SIMD unit multiplies bytes to a byte; what a product of two needs, an
-exact one of more bits that is rounded once, the way out has: its multipliers, one a lane, come from local memory. There
-the numbers are unsigned bytes, the other bytes of a multiplier and its bias are 0. So the gate becomes a row of
+Squeeze and excitation has such gates. The SIMD unit multiplies bytes to a byte, but an exact product has more bits and
+should be rounded once. The requantizer does that: its multipliers, one for each lane, come from local memory. There
+they are unsigned bytes; the other bytes of a multiplier and its bias are 0. So the gate becomes a row of
 ``SCALE_VECTORS`` pixels, of which the first is the gate and the others are 0, and a table makes bytes of it that count
-from 0. It may not be negative.
-"""
+from 0. It may not be negative."""
 
 from __future__ import annotations
 
@@ -25,17 +24,22 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SCALE_VECTORS
 
 SCALE_CHANNELS = "ScaleChannels"
-"""The canonical node: input 0 times pixel (0, 0) of each channel of input 1, [1, channels, 1, SCALE_VECTORS]."""
+"""The canonical operator: input 0 times, for each channel, pixel (0, 0) of input 1.
+
+Input 1 is [1, channels, 1, SCALE_VECTORS]."""
 
 NEVER_NEGATIVE = frozenset({"Abs", "Exp", "HardSigmoid", "Relu", "Sigmoid", "Softplus", "Sqrt"})
 COPIED: tuple[Step, ...] = (("Identity", (0,), ()),)
-"""The real numbers stay. Where a scale of the file ends at 0, they may be below it in a graph that does not round: the
-bytes end there too."""
+"""The steps of a function that changes no real number.
+
+If a scale of the file ends at 0, real numbers may be below it in a graph that does not round; the bytes end there
+too."""
 
 
 class Gate(NamedTuple):
-    """A Mul of an ``image`` with the tensor ``source`` of one pixel, which the nodes ``spread`` repeat, last of all
-    with some of its channels."""
+    """A Mul of an ``image`` with the one-pixel tensor ``source``, which the nodes ``spread`` repeat.
+
+    The last of these may choose some of its channels."""
 
     image: str
     source: str
@@ -43,13 +47,14 @@ class Gate(NamedTuple):
 
     @property
     def chosen(self) -> Node | None:
-        """The convolution that chooses channels."""
+        """The convolution that chooses channels, or None."""
         return self.spread[-1] if self.spread[-1].op == "Conv" else None
 
 
 def scale_channels(graph: Graph, quantization: Quantization, arch: Arch) -> Graph:
-    """Return the graph whose gates of channels are ``SCALE_CHANNELS``; the same graph where the machine has no table
-    for every byte."""
+    """Return the graph with gates of channels as ``SCALE_CHANNELS`` nodes.
+
+    Without a table for every byte on the machine the graph stays the same."""
     if not has_byte_tables(arch):
         return graph
     makers = {node.output: node for node in graph.nodes}
@@ -73,7 +78,7 @@ def scale_channels(graph: Graph, quantization: Quantization, arch: Arch) -> Grap
 
 
 def _without_unread(nodes: Sequence[Node], spread: set[str], outputs: frozenset[str]) -> list[Node]:
-    """Without those of ``spread`` that nobody reads any more."""
+    """Return the nodes without those that make tensors of ``spread`` that nobody reads any more."""
     read, kept = set(outputs), list[Node]()
     for node in reversed(nodes):
         if node.output in read or node.output not in spread:
@@ -83,6 +88,7 @@ def _without_unread(nodes: Sequence[Node], spread: set[str], outputs: frozenset[
 
 
 def _gate(graph: Graph, node: Node, makers: Mapping[str, Node], quantization: Quantization) -> Gate | None:
+    """Return the gate of channels that a Mul is, or None."""
     for image, last in (node.inputs, node.inputs[::-1]) if node.op == "Mul" else ():
         spread = [makers[last]] if last in makers else []
         if spread and only_copies(graph, spread[0]) and spread[0].input(0) in makers:
@@ -97,7 +103,7 @@ def _gate(graph: Graph, node: Node, makers: Mapping[str, Node], quantization: Qu
 
 
 def _never_negative(name: str, makers: Mapping[str, Node], quantization: Quantization) -> bool:
-    """Whether a tensor has no byte below its 0, as its scale says, or the node that makes it."""
+    """Tell whether a tensor is never negative, according to its scale or the node that makes it."""
     if name in quantization.tensors and quantization.tensors[name].low >= 0:
         return True
     maker = makers.get(name)
@@ -112,8 +118,9 @@ def _never_negative(name: str, makers: Mapping[str, Node], quantization: Quantiz
 
 
 def _is_positive(steps: tuple[Step, ...], number: int | float) -> bool:
-    """Whether the result of step ``number`` (from 1 on; 0 is the function's argument) is never negative, or the
-    constant that stands in its place."""
+    """Tell whether the result of step ``number`` is never negative.
+
+    Steps count from 1; 0 is the function's argument. A float is a constant."""
     if isinstance(number, float):
         return number >= 0
     if not number:
@@ -127,7 +134,7 @@ def _is_positive(steps: tuple[Step, ...], number: int | float) -> bool:
 
 def _row(node: Node, gate: Gate, name: str, shapes: dict[str, tuple[int, ...]],
          constants: dict[str, np.ndarray]) -> list[Node]:
-    """The nodes that make the row ``name`` of a gate."""
+    """Return the nodes that make the row ``name`` of multipliers from a gate."""
     row, channels = f"{gate.spread[-1].output}/row", shapes[gate.spread[-1].output][1]
     attributes = {**NO_WINDOW, "kernel_shape": (1, 1), "pads": (0, 0, 0, SCALE_VECTORS - 1)}
     if gate.chosen is not None:

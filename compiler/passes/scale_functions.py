@@ -1,12 +1,10 @@
-"""Pass: lookup tables between convolutions take and give numbers that fill their range and end in a power of two.
+"""Pass: scale the numbers around lookup tables between convolutions so that they fill their range.
 
 Far from where it bends a hard swish is a line, so are SiLU and GELU. A slope of 16 bits holds a power of two exactly:
-then the line is right at any distance from its key, and the keys lie close together where the function bends. Behind a
-normalisation the slope is some 0.633, whose rounding error grows with the distance, so that keys had to lie far out.
-
-Binary points are powers of two as well, and leave up to a bit of a tensor's range empty. Convolutions before and behind
-can take any factor, so the function reads and gives numbers s times as large: s f(x / s) has the same slopes.
-"""
+then the line is right at any distance from its key, and the keys lie close together where the function bends. After a
+normalisation the slope may be 0.633, whose rounding error grows with the distance, so that keys would have to lie far
+out. Binary points are powers of two as well, and leave up to a bit of a tensor's range empty. Convolutions before and
+after can take any factor, so the function reads and gives numbers s times as large: s f(x / s) has the same slopes."""
 
 from __future__ import annotations
 
@@ -22,22 +20,24 @@ from weft.compiler.lowering.functions import FUNCTION, of_steps, real_function
 from weft.compiler.lowering.rules import Step
 
 FAR = 2.0 ** np.arange(10, 13)
-"""Arguments, on both sides of 0, where functions are lines if they ever are."""
+"""Arguments, on both sides of 0, at which functions are lines if they ever are."""
 NEARLY = 2.0 ** -13
-"""Slopes that differ by less, relatively, are one."""
+"""The relative difference below which two slopes count as equal."""
 
 FACTORS = 2.0 ** (np.arange(-8, 8) / 16)
-"""Those that are tried; more would be a binary point's."""
+"""The factors that are tried; larger ones would only move the binary point."""
 
 Sizes = Mapping[str, tuple[float, float]]
 Measure = Callable[[Graph, Sequence[str]], Sizes]
-"""Of some tensors of a graph: the magnitude that a binary point makes room for, and the root of the mean square."""
+"""A function that returns, for tensors of a graph, the magnitude that each has room for, and its root mean square."""
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A function with such a line, of ``slope``; the convolutions that read it or its product with other tensors; the
-    one that makes what it reads, where nobody else does."""
+    """A function that ends in a line of ``slope``, and the convolutions around it.
+
+    ``readers`` read it or its product with other tensors; ``maker`` makes its argument, None if others read that
+    too."""
 
     function: Node
     slope: float
@@ -46,8 +46,9 @@ class _Place:
 
 
 def scale_functions(graph: Graph, width: int, measure: Measure) -> Graph:
-    """The same graph where no function has such a line, or something other than convolutions reads it. ``width``: of
-    the data type, in bits."""
+    """Return the graph with such functions scaled; ``width``: bits of the data type.
+
+    It stays the same if no function ends in a line, or if others than convolutions read it."""
     places = _places(graph)
     if not places:
         return graph
@@ -75,6 +76,7 @@ def scale_functions(graph: Graph, width: int, measure: Measure) -> Graph:
 
 # -- where -------------------------------------------------------------------------------------------------------------
 def _places(graph: Graph) -> list[_Place]:
+    """Return the functions that end in a line and are read by convolutions only."""
     consumers, outputs = graph.consumers(), graph.output_tensors()
     makers = {node.output: node for node in graph.nodes}
     found = []
@@ -90,7 +92,7 @@ def _places(graph: Graph) -> list[_Place]:
 
 def convolutions_behind(name: str, consumers: Mapping[str, Sequence[Node]],
                         outputs: frozenset[str]) -> list[Node] | None:
-    """The convolutions that read a tensor, or its products with others; None where anything else does."""
+    """Return the convolutions that read a tensor or its products with others; None if other nodes read it."""
     found: list[Node] = []
     if name in outputs:
         return None
@@ -107,14 +109,14 @@ def convolutions_behind(name: str, consumers: Mapping[str, Sequence[Node]],
 
 
 def _end(node: Node, opset: int) -> float:
-    """The slope of the steeper of the lines in which a function ends, 0 where there is none."""
+    """Return the slope of the steeper of the lines in which a function ends, 0 if there is none."""
     function = real_function(FUNCTION, of_steps(node.attributes["steps"], node.attributes["kind"]), opset)
     ends = [side * _slope(function(side * FAR)) for side in (1.0, -1.0)]
     return max(filter(math.isfinite, ends), key=abs, default=0.0)
 
 
 def _slope(values: np.ndarray) -> float:
-    """Of values at FAR; NaN where they do not lie on a line."""
+    """Return the slope of function values at FAR; NaN if they do not lie on a line."""
     with np.errstate(invalid="ignore", over="ignore"):
         slopes = np.diff(values) / np.diff(FAR)
         return float(slopes[1]) if abs(slopes[1] - slopes[0]) <= NEARLY * abs(slopes[1]) else math.nan
@@ -122,14 +124,15 @@ def _slope(values: np.ndarray) -> float:
 
 # -- by how much -------------------------------------------------------------------------------------------------------
 def _convolutions(place: _Place) -> list[Node]:
-    """Those whose weights are scaled."""
+    """Return the convolutions whose weights are scaled."""
     return [*filter(None, [place.maker]), *place.readers]
 
 
 def _noise(place: _Place, rest: float, sizes: Sizes, constants: Mapping[str, np.ndarray],
            changed: Mapping[str, Node], width: int, factor: float) -> float:
-    """What roundings add, relative to the tensors that they add it to, squared: of what the function reads and gives,
-    and of the weights."""
+    """Return the squared rounding errors, relative to the tensors concerned, if a function is scaled by ``factor``.
+
+    They come from the function's argument and result, and from the weights."""
     def rounded(magnitude: float, scale: float, size: float) -> float:
         if math.isinf(magnitude):
             return 0.0  # calibration refuses it, by its name
@@ -149,7 +152,7 @@ def _noise(place: _Place, rest: float, sizes: Sizes, constants: Mapping[str, np.
 
 # -- how ---------------------------------------------------------------------------------------------------------------
 def times(conv: Node, factor: float, biased: bool, constants: dict[str, np.ndarray]) -> Node:
-    """A convolution with ``factor`` in its weights, and in its bias."""
+    """Return a convolution with ``factor`` in its weights and, if ``biased``, in its bias."""
     inputs = [conv.input(0), *conv.inputs[1:]]
     for number in (1, 2)[:1 + biased]:
         name = f"{conv.output}/scaled.{number}"
@@ -159,7 +162,7 @@ def times(conv: Node, factor: float, biased: bool, constants: dict[str, np.ndarr
 
 
 def _scaled(steps: tuple[Step, ...], before: float, behind: float) -> tuple[Step, ...]:
-    """The function of ``before`` times the argument, ``behind`` times."""
+    """Return the steps of ``behind`` * f(``before`` * x), where ``steps`` is f."""
     moved: list[Step] = [("Mul", (0, before), ())]
     moved += [(op, tuple(entry + 1 if isinstance(entry, int) else entry for entry in arguments), attributes)
               for op, arguments, attributes in steps]

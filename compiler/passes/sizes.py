@@ -10,14 +10,14 @@ from weft.compiler.indices.index import default_place
 from weft.hw.contract.arch import Arch
 
 MARGIN = 2
-"""What a node makes may be padded or repeated, and cut again, before it is ever written."""
+"""The ratio of a node's result to DRAM0 that is allowed, as it may be padded or repeated and cut again."""
 
 MOST_ELEMENTS = 1 << 25
-"""The most elements of a node's result: where each of them lies is worked out in some 40 bytes."""
+"""The most elements of a node's result: the place of each takes some 40 bytes while compiling."""
 
 
 def check_sizes(graph: Graph, arch: Arch) -> Graph:
-    """The graph itself; raises CompileError for an input, or a node's result, that is too large."""
+    """Return the graph itself. Raise CompileError for an input, or a node's result, that is too large."""
     held = arch.dram0_depth * arch.array_size
     for port in graph.inputs:
         if math.prod(port.shape) > held:
@@ -33,7 +33,7 @@ def check_sizes(graph: Graph, arch: Arch) -> Graph:
 
 
 def _check_node(graph: Graph, node: Node, held: int) -> None:
-    """``held``: elements that DRAM0 holds."""
+    """Raise CompileError if a node's result is too large; ``held``: elements that DRAM0 holds."""
     most, why = min((MARGIN * held, f"{MARGIN} times what DRAM0 of this machine holds"),
                     (MOST_ELEMENTS, "more are not compiled"))
     for name in filter(None, node.outputs):
@@ -44,7 +44,7 @@ def _check_node(graph: Graph, node: Node, held: int) -> None:
 
 
 def _check_end(graph: Graph, node: Node, arch: Arch) -> None:
-    """A convolution's result lies by channels: a vector for each pixel and tile of channels."""
+    """Raise CompileError if the vectors of an output exceed DRAM0: one for each pixel and channel tile."""
     _, channels, height, width = default_place(graph.shapes[node.output])
     vectors = -(-channels // arch.array_size) * height * width
     if vectors > arch.dram0_depth:

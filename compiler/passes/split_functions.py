@@ -2,8 +2,7 @@
 
 1 / sqrt(x) over 0.001 .. 1 in one table has hardly a key where it bends, and no binary point serves both ends. So each
 part of a range has a table of its own that is constant elsewhere, and an argument of its own that saturates where the
-part ends: f(x) = sum of f(x limited to part k) - f(end of part k), and in the last part f itself.
-"""
+part ends: f(x) = sum of f(x limited to part k) - f(end of part k), and in the last part f itself."""
 
 from __future__ import annotations
 
@@ -22,26 +21,27 @@ from weft.compiler.passes.normalise import OPSET
 from weft.compiler.passes.order import needed
 
 PART_LOG2 = 4
-"""log2 of the largest argument of a part / its smallest one."""
+"""log2 of the ratio of a part's largest argument to its smallest one."""
 
 MOST_PARTS = 4
 ROOM_LOG2 = 1
-"""Arguments may be twice as large as those seen, or half as large."""
+"""log2 of the factor by which arguments may exceed those seen, upwards or downwards."""
 
 LEAST_SQUARES = 8
-"""Squares are not limited to less than twice so many times a part's end."""
+"""Squares are not limited to less than twice this many times a part's end."""
 
 SHORTFALL = 2.0 ** -10
-"""Of a mean, that limited squares may take from it on calibration inputs."""
+"""The share of a mean that limiting its squares may take away on calibration inputs."""
 
 UNKNOWN: Interval = (-math.inf, math.inf)
-"""The bound of squares: they are limited far above what occurs, and bits for that would be lost to the others."""
+"""The bound stated for squares: none, as they are limited far above what occurs and bits would be lost."""
 
 ChannelRanges = Callable[[Graph, Sequence[str]], Mapping[str, tuple[np.ndarray, np.ndarray]]]
+"""A function that returns the lowest and the highest value of every channel of tensors of a graph."""
 
 
 def split_functions(graph: Graph, measure: ChannelRanges) -> Graph:
-    """``measure``: the lowest and the highest value of every channel of some tensors of a graph."""
+    """Return the graph with steep functions split into parts; ``measure`` gives the ranges of arguments."""
     steep = [node for node in graph.nodes if any(map(may_be_infinite, _steps(node)))
              and not value_table(node.op, node.attributes).keeps_zero]  # unused lanes of parts would not stay zero
     if not steep:
@@ -64,13 +64,15 @@ def split_functions(graph: Graph, measure: ChannelRanges) -> Graph:
 
 
 def _steps(node: Node) -> tuple[Step, ...]:
-    """None of what is no function."""
+    """Return the steps of a node's function, empty if the node is none."""
     return steps_of(node.op, node.attributes) if node.op == FUNCTION or node.op in FUNCTIONS else ()
 
 
 def _limits(node: Node, low: float, high: float) -> list[tuple[float, float]]:
-    """The parts of a range of arguments of a function, from the smallest; one where a single table serves it. Where
-    arguments are smaller than the parts reach, the first part goes down to 0 if the function has a value there."""
+    """Return the parts (low, high) of a function's range of arguments from the smallest, empty if one table serves.
+
+    If arguments are smaller than the parts reach, the first part goes down to 0, provided the function has a value
+    there."""
     if low < 0 or high <= 0:
         return []
     reach = high * 2.0 ** -(PART_LOG2 * MOST_PARTS)
@@ -86,6 +88,7 @@ def _limits(node: Node, low: float, high: float) -> list[tuple[float, float]]:
 
 
 def _has_value_at_zero(node: Node) -> bool:
+    """Tell whether a node's function is finite at 0."""
     with np.errstate(divide="ignore"):
         return bool(np.isfinite(real_function(FUNCTION, of_steps(_steps(node), "any"), OPSET)(np.zeros(1))).all())
 
@@ -93,8 +96,10 @@ def _has_value_at_zero(node: Node) -> bool:
 def _parts(node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float, float]],
            most: Sequence[float | None], constants: dict[str, np.ndarray],
            shapes: dict[str, tuple[int, ...]], stated: dict[str, Interval | Within]) -> list[Node]:
-    """``most``: of each part the limit of the squares of whose mean it is a function, None where it is of none.
-    ``stated`` bounds: where the argument has one, that of each part ends where the part does."""
+    """Return the nodes that compute a function as the sum of its parts.
+
+    ``most``: for each part the limit of the squares whose mean is the argument, None if it is no such mean. ``stated``:
+    the bounds of tensors, to which each part's end is added if the argument is bounded."""
     made: list[Node] = []
     source, steps = node.input(0), _steps(node)
     total, least = "", 0.0
@@ -120,16 +125,17 @@ def _parts(node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float,
 
 
 def _span(steps: tuple[Step, ...], low: float, high: float) -> float:
-    """By how much a function that only grows, or only falls, differs between two arguments."""
+    """Return the difference of a monotonic function's values at two arguments."""
     ends = real_function(FUNCTION, of_steps(steps, "any"), OPSET)(np.array([low, high]))
     return float(abs(ends[1] - ends[0]))
 
 
 def _argument(source: str, name: str, high: float, most: float | None, makers: Mapping[str, Node],
               constants: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> tuple[list[Node], float]:
-    """The argument once more, with a binary point of its own: made again where a convolution makes it. Where that is a
-    mean of squares, these are limited to ``most``. Of equal weights it is made as a sum, whose weights of 1 need no
-    bits, so that all are left for small squares. Returns what the new argument is to be multiplied by, too."""
+    """Return the nodes that make a part's argument with a binary point of its own, and a factor still to apply.
+
+    A convolution is made again. If it is a mean of squares, these are limited to ``most``; a mean with equal weights is
+    made as a sum, whose weights of 1 need no bits, so that all are left for small squares."""
     maker = makers.get(source)
     if maker is None or maker.op != "Conv":
         channels = shapes[source][1]
@@ -155,29 +161,39 @@ def _argument(source: str, name: str, high: float, most: float | None, makers: M
 # -- means of squares --------------------------------------------------------------------------------------------------
 def _mean_of_squares(source: str, makers: Mapping[str, Node],
                      constants: dict[str, np.ndarray]) -> tuple[Node, Node, float] | None:
-    """The squares that a tensor is a mean of, the convolution that makes it of them, and its least weight."""
+    """Return the squares whose mean ``source`` is, the convolution that makes it, and its least weight.
+
+    Return None if it is no such mean."""
     maker = makers.get(source)
     if maker is None or maker.op != "Conv":
         return None
     maker = _of_squares(maker, makers, constants) or maker
     squares, weights = makers.get(maker.input(0)), constants[maker.input(1)]
     least = float(weights[weights != 0].min(initial=np.inf))
-    if squares is None or squares.attributes.get("steps") != SQUARE or least < 0 or constants[maker.input(2)].any():
+    if squares is None or not _are_squares(squares) or least < 0 or constants[maker.input(2)].any():
         return None
     return squares, maker, least
 
 
+def _are_squares(node: Node) -> bool:
+    """Tell whether a node makes squares, by a table or as products of a tensor with itself."""
+    return node.attributes.get("steps") == SQUARE or (node.op == "Mul" and len(set(node.inputs)) == 1)
+
+
 def _limited_squares(squares: Node, name: str, most: float) -> Node:
+    """Return the squares limited to ``most``, as the tensor ``name``."""
     steps = (*SQUARE, ("Min", (len(SQUARE), most), ()))
-    return squares.replace(outputs=(name,), attributes={**squares.attributes, "steps": steps})
+    return squares.replace(op=FUNCTION, inputs=squares.inputs[:1], outputs=(name,),
+                           attributes=dict(of_steps(steps, "keeps_zero")))
 
 
 def _limits_of_squares(graph: Graph, node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float, float]],
                        constants: dict[str, np.ndarray], measure: ChannelRanges) -> list[float | None]:
-    """How large squares must be told apart for each part of a function of their mean: what all others being 0 would
-    make the part's end always does, for the mean is as large as that if and only if it was. But where no square is
-    nearly so large beside small others, a smaller limit does as well, and leaves more bits to the others. So limits are
-    halved while the measured means, as far as the part tells them apart, stay what they are; then once doubled."""
+    """Return, for each part of a function of a mean, the limit up to which squares are told apart, or None.
+
+    A limit at which one square alone brings the mean to the part's end is always right. If no square is nearly so large
+    beside small others, a smaller limit does as well and leaves more bits to the others. So limits are halved as long
+    as the measured means stay the same, as far as the part tells them apart; then doubled once."""
     found = _mean_of_squares(node.input(0), makers, constants)
     if found is None:
         return [None] * len(limits)
@@ -199,7 +215,9 @@ def _limits_of_squares(graph: Graph, node: Node, makers: Mapping[str, Node], lim
 
 def _shortfall(name: str, squares: Node, maker: Node, mean: str, high: float, most: float,
                shapes: dict[str, tuple[int, ...]], constants: dict[str, np.ndarray]) -> list[Node]:
-    """By how much of itself a mean limited to ``high`` becomes smaller when its squares are limited to ``most``."""
+    """Return the nodes that compute by which share a mean shrinks if its squares are limited to ``most``.
+
+    The mean counts only up to ``high``."""
     inner = [f"{name}/{part}" for part in ("squares", "mean", "limited", "wanted", "lost", "least")]
     shapes |= dict.fromkeys((*inner[1:], name), shapes[mean]) | {inner[0]: shapes[squares.output]}
     ends = [f"{name}/{part}" for part in ("high", "low")]
@@ -212,12 +230,12 @@ def _shortfall(name: str, squares: Node, maker: Node, mean: str, high: float, mo
 
 
 def _of_squares(maker: Node, makers: Mapping[str, Node], constants: dict[str, np.ndarray]) -> Node | None:
-    """A 1x1 convolution of one of squares as one convolution of the squares; None where that is not so."""
+    """Return two 1x1 convolutions in a row, of squares, as one convolution; None for other nodes."""
     before = makers.get(maker.input(0))
     if before is None or not (_is_pointwise(before) and _is_pointwise(maker)):
         return None
     squares = makers.get(before.input(0))
-    if squares is None or squares.attributes.get("steps") != SQUARE:
+    if squares is None or not _are_squares(squares):
         return None
     (first, first_bias), (then, bias) = ([constants[name].astype(np.float64) for name in node.inputs[1:]]
                                          for node in (before, maker))
@@ -228,14 +246,16 @@ def _of_squares(maker: Node, makers: Mapping[str, Node], constants: dict[str, np
 
 
 def _is_pointwise(node: Node) -> bool:
+    """Tell whether a node is a 1x1 convolution without groups, strides and padding."""
     attributes = {"kernel_shape": (1, 1), "group": 1, **NO_WINDOW}
     return node.op == "Conv" and all(tuple(np.ravel(node.attributes[key])) == tuple(np.ravel(value))
                                      for key, value in attributes.items())
 
 
 def _limited(steps: tuple[Step, ...], low: float, high: float, last: bool, scale: float) -> tuple[Step, ...]:
-    """A function of the argument times ``scale``, limited to a part; but for the last part, without what it is at the
-    part's end."""
+    """Return the steps of a function of the scaled argument, limited to a part.
+
+    Except for the last part, the function's value at the part's end is subtracted."""
     first: list[Step] = [("Mul", (0, scale), ()), ("Max", (1, low), ()), ("Min", (2, high), ())]
     moved = [(op, tuple(entry + len(first) if isinstance(entry, int) else entry for entry in arguments), attributes)
              for op, arguments, attributes in steps]

@@ -12,20 +12,21 @@ from weft.tmodel.window import Size, Window
 
 @dataclass(frozen=True)
 class Way:
-    """Taps along ``axes`` packed: how, and the window that is left."""
+    """A way to pack an image: taps along ``axes`` become channels; ``window`` is what is left of the convolution's
+    window."""
 
     axes: tuple[int, ...]
     packing: Packing
     window: Window
 
     def weights(self, weights: np.ndarray) -> np.ndarray:
-        """[out, in, height, width] -> those of the window that is left, over the packed channels."""
+        """Return weights [out, in, height, width] as those of the remaining window, over the packed channels."""
         order = (0, *(2 + axis for axis in self.axes), 1, *(2 + axis for axis in AXES if axis not in self.axes))
         return weights.transpose(order).reshape(len(weights), self.packing.layout[0], *self.window.kernel)
 
 
 def ways(window: Window, source: Shape3, output: Size) -> list[Way]:
-    """All ways to pack the image of a convolution, none at all first."""
+    """Return all ways to pack the image of a convolution; the first packs nothing."""
     found = []
     for axes in ((), (1,), (0,), (0, 1)):
         rest = tuple(axis for axis in AXES if axis not in axes)

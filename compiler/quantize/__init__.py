@@ -1,2 +1,3 @@
-"""Numbers: ranges from calibration, then a binary point or a scale for every tensor and for every layer's weights;
-constants as vectors of scalars."""
+"""Quantization: ranges from calibration, quantization parameters for every tensor and layer, constants as integers.
+
+A machine of fixed point gets a binary point for every tensor and for every layer's weights, an INT8 machine scales."""

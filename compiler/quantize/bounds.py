@@ -1,12 +1,10 @@
 """Mathematical bounds of tensors: what a value can be, whatever the network's inputs are.
 
-Calibration sees some inputs. What a sigmoid, a softmax or a clip makes of others is bounded all the same, and a tensor
-that has room for less gives wrong results. So an analysis of intervals goes through the graph, by operator (``RULES``),
-and begins with what passes stated (``Graph.bounds``). A tensor without a bound keeps its range of calibration.
-
-Tensors that only choose among the elements of an unbounded one, or take their differences, have room for whatever that
-one has room for: ``Within`` says so. Then a maximum stays right until its operands saturate.
-"""
+Calibration sees only some inputs. The result of a sigmoid, a softmax or a clip is bounded for all of them, and a tensor
+with a smaller range gives wrong results. So interval analysis goes through the graph, by operator (``RULES``), and
+begins with what passes stated (``Graph.bounds``). A tensor without a bound keeps its range of calibration. Some tensors
+only choose among the elements of an unbounded tensor, or take their differences. They get room for whatever that tensor
+has room for (``Within``). Then a maximum stays right until its operands saturate."""
 
 from __future__ import annotations
 
@@ -25,22 +23,24 @@ from weft.compiler.quantize.calibrate import HEADROOM, SUMS, Calibration, sum_ke
 
 UNBOUNDED: Interval = (-math.inf, math.inf)
 FAR = 2.0 ** 20
-"""Arguments up to here stand for all when a function's values are looked at."""
+"""The largest magnitude of the arguments at which a function's values are examined; they stand for all beyond."""
 
 ARGUMENTS = np.concatenate([-np.geomspace(2.0 ** -20, FAR, 4001)[::-1], [0.0], np.geomspace(2.0 ** -20, FAR, 4001)])
 
 OCTAVE = 4001 // 40
-"""So many of them further a magnitude is twice as large."""
+"""The distance in ARGUMENTS after which the magnitude has doubled."""
 
 CONSTANT = 2.0 ** -13
-"""Of a function's largest value: less of a change over an octave is none."""
+"""The share of a function's largest value below which a change over an octave counts as none."""
 
 Rule = Callable[[Graph, Node, Sequence[Interval]], Interval]
 
 
 def bounds(graph: Graph, room: Callable[[str], Interval] | None = None) -> dict[str, Interval]:
-    """Return the bounds of tensors that have one, finite on both sides. What is known on one side alone serves the
-    nodes behind and is left out. ``room``: what a tensor without a bound has room for, where that is decided."""
+    """Return the bounds (low, high) of every tensor that is bounded on both sides.
+
+    A bound on one side alone is only used for the nodes that follow. ``room`` says what range a tensor without a bound
+    has room for, once that is decided."""
     found: dict[str, Interval] = {}
     for node in graph.nodes:
         stated = graph.bounds.get(node.output)
@@ -52,6 +52,7 @@ def bounds(graph: Graph, room: Callable[[str], Interval] | None = None) -> dict[
 
 
 def _within(bound: Within, found: Mapping[str, Interval], room: Callable[[str], Interval]) -> Interval:
+    """Return the bound of a tensor that chooses elements of ``bound.source``, or takes their differences."""
     known = found.get(bound.source, UNBOUNDED)
     low, high = known if _finite(known) else room(bound.source)
     low, high = (low - high, high - low) if bound.differences else (low, high)
@@ -59,12 +60,15 @@ def _within(bound: Within, found: Mapping[str, Interval], room: Callable[[str], 
 
 
 def _finite(bound: Interval) -> bool:
+    """Tell whether a bound is finite on both sides."""
     return all(map(math.isfinite, bound))
 
 
 def with_bounds(graph: Graph, seen: Calibration, own_points: bool) -> Calibration:
-    """Return the calibration with the ranges of bounded tensors in place of what was seen, and room for sums of them.
-    Numbers that have points have room for magnitudes beyond those seen, others for what was seen."""
+    """Return the calibration with bounds in place of the seen ranges of bounded tensors, and room for their sums.
+
+    With ``own_points`` (fixed point) an unbounded tensor has room for magnitudes beyond those seen, else for what was
+    seen."""
     ranges, sums = dict(seen.ranges), dict(seen.sums)
 
     def room(name: str) -> Interval:
@@ -85,7 +89,7 @@ def with_bounds(graph: Graph, seen: Calibration, own_points: bool) -> Calibratio
 
 def limited(graph: Graph, seen: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> dict[
         str, tuple[np.ndarray, np.ndarray]]:
-    """Return measured ranges (low, high) [channels] of tensors, those of bounded ones being their bounds."""
+    """Return measured ranges (low, high) [channels] of tensors, with the bounds of those that are bounded."""
     known = bounds(graph)
     return {name: (np.full_like(low, known[name][0]), np.full_like(high, known[name][1])) if name in known
             else (low, high) for name, (low, high) in seen.items()}
@@ -93,6 +97,7 @@ def limited(graph: Graph, seen: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> 
 
 # -- rules by operator -------------------------------------------------------------------------------------------------
 def _rule(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    """Return the bound of a node's result, given the bounds of what it reads."""
     if node.op in CANONICAL_FUNCTIONS:
         return _image(graph, node, read[0])
     rule = RULES.get(node.op)
@@ -100,8 +105,9 @@ def _rule(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
 
 
 def _image(graph: Graph, node: Node, argument: Interval) -> Interval:
-    """Return the lowest and the highest value of a function; nothing where it goes on growing, and where it has a pole
-    and nothing keeps its argument away from there."""
+    """Return the lowest and the highest value of a function over the interval ``argument``.
+
+    It is unbounded if the function goes on growing, or has a pole that its argument can reach."""
     if not _finite(argument) and any(map(may_be_infinite, steps_of(node.op, node.attributes))):
         return UNBOUNDED
     low, high = np.clip(argument, -FAR, FAR)
@@ -118,13 +124,14 @@ def _image(graph: Graph, node: Node, argument: Interval) -> Interval:
 
 
 def _chosen(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
-    """Of what makes no number that it does not read."""
+    """Return the bound of an operator's result that holds only numbers of its input, such as a max pool's."""
     return read[0]
 
 
 def _conv(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
-    """Of channels that are each one channel of the input, scaled and moved. A sum of many terms reaches its end only if
-    all of them do, which no network's sums are made for."""
+    """Return the bound of a convolution each of whose channels scales and offsets one input channel.
+
+    Other convolutions are unbounded: a sum of many terms reaches its end only if all of them do."""
     weights, bias = (graph.constants[name].astype(np.float64) for name in node.inputs[1:3])
     flat = weights.reshape(len(weights), -1)
     if not _finite(read[0]) or (np.count_nonzero(flat, axis=1) > 1).any():
@@ -135,7 +142,7 @@ def _conv(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
 
 
 def _product(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
-    """Of two tensors with finite bounds: all products of their ends."""
+    """Return the bound of the product of two tensors with finite bounds, from all products of their ends."""
     if not all(map(_finite, read)):
         return UNBOUNDED
     values = [left * right for left, right in itertools.product(*read)]
@@ -143,22 +150,24 @@ def _product(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
 
 
 def _relu(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    """Return the bound of a ReLU's result: that of its input, cut at 0."""
     return max(read[0][0], 0.0), max(read[0][1], 0.0)
 
 
 def _clip(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    """Return the bound of a Clip's result: that of its input, limited to the node's constants."""
     low, high = (float(graph.constants[name].reshape(-1)[0]) for name in node.inputs[1:3])
     return min(max(read[0][0], low), high), min(max(read[0][1], low), high)
 
 
 def _fake_quantize(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
-    """Of what a quantised file rounds: no byte is beyond the ends of its scale."""
+    """Return the bound of a tensor that a quantised file rounds: within the ends of its scale."""
     held = scale_of(node)
     return min(max(read[0][0], held.low), held.high), min(max(read[0][1], held.low), held.high)
 
 
 def _assemble(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
-    """Of parts in one tensor; there may be zeros between them."""
+    """Return the bound of several tensors in one, with zeros between them."""
     ends = [end for bound in read for end in bound]
     return min(0.0, *ends), max(0.0, *ends)
 
@@ -167,6 +176,7 @@ RULES: dict[str, Rule] = {
     "Assemble": _assemble, "Clip": _clip, "Conv": _conv,
     "Enlarge": _chosen, "FakeQuantize": _fake_quantize, "MaxPool": _chosen, "Mul": _product, "Relu": _relu,
     "ScaleChannels": _product, "View": _chosen}
-"""By canonical operator, from the bounds of its inputs; functions by lookup table: :func:`_image`. Nothing is known of
-others' results, nor of sums: in a gated unit h + z (n - h) never leaves what n and h are in, but intervals grow with
-every step."""
+"""Canonical operator -> the function that bounds its result from the bounds of its inputs.
+
+Functions by lookup table use :func:`_image`. Results of other operators are unbounded, sums too: in a gated unit h + z
+(n - h) never leaves the range of n and h, but intervals grow with every step."""

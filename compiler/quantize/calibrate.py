@@ -1,4 +1,4 @@
-"""Ranges of every tensor: the graph runs in floating point on calibration inputs."""
+"""Calibration: the graph runs in floating point on sample inputs, which gives the range of every tensor."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from weft.compiler.indices.index import feed
 from weft.tmodel.onnx_engine import runner, session
 
 SAMPLE_LIMIT = 32
-"""At most this many calibration inputs are run, spread evenly over those given."""
+"""The most calibration inputs that are run, evenly chosen among those given."""
 
 MOST_HELD = 1 << 26
-"""Numbers of tensors that one run of a sample leaves to look at: 256 MB."""
+"""The most numbers of tensors that one run of a sample keeps in memory: 256 MB."""
 
 PIECE = 1 << 20
-"""Numbers of a tensor whose exponents are looked at together."""
+"""How many numbers of a tensor have their exponents counted at once."""
 
 SUMS = ("Conv", "Product")
-"""Operators whose partial sums are looked at."""
+"""Operators whose partial sums are measured."""
 
 RANDOM_SAMPLES = 4
 RANDOM_SEED = 0
@@ -36,36 +36,40 @@ BINADES = range(-40, 41)
 """Exponents of the magnitude histogram."""
 
 LARGEST = 2.0 ** BINADES[-1]
-"""No number of a trained network is so large. With one that is, nothing else would keep a place behind the point."""
+"""The largest allowed magnitude: beside a larger number no other would keep bits behind the binary point."""
 
 
 HEADROOM = 1.125
-"""Computed tensors get room for values at least this much beyond those seen in calibration."""
+"""The least ratio of the magnitude that a computed tensor gets room for to the one that calibration saw."""
 
 MOST_HEADROOM, ONE_SAMPLE = 2.0, 1.5
-"""Of a tensor: what it may reach is at most so many times what was seen; with a single sample nothing is known of its
-spread."""
+"""The largest ratio of the magnitude that a tensor gets room for to the one seen, and that for one sample.
+
+With a single sample nothing is known of the tensor's spread."""
 
 STUDENT = (318.0, 22.3, 10.2, 7.17, 5.89, 5.21, 4.79, 4.5, 4.3, 4.14)
-"""Student's t that is exceeded with one chance in a thousand, for 1, 2, ... degrees of freedom: a network has some
-hundred tensors, of which none shall saturate."""
+"""Student's t that is exceeded with one chance in a thousand, for 1, 2, ... degrees of freedom.
+
+A network has some hundred tensors, and none of them shall saturate."""
 
 UNCLIPPED_SHARE = 0.25
-"""Of the magnitude that a ReLU reads, its result gets room for at least so much: it may be off in all samples."""
+"""The share of the magnitude that a ReLU reads for which its result gets room at least.
+
+The ReLU may give 0 in all samples."""
 
 
 def _student(freedom: int) -> float:
+    """Return Student's t that is exceeded with one chance in a thousand, for ``freedom`` degrees of freedom."""
     return STUDENT[freedom - 1] if freedom <= len(STUDENT) else 3.09 + 10 / freedom
 
 
 @dataclass(frozen=True)
 class Range:
-    """Values that a tensor took: extremes, and for k in BINADES how many had a magnitude of 2**k or more.
+    """The values that a tensor took: extremes, and for k in BINADES how many had a magnitude of 2**k or more.
 
-    ``count`` values, ``squares`` the sum of their squares; ``peaks``: the largest magnitude of each sample;
-    ``unclipped``: of a ReLU's result, the largest magnitude that it read. ``bounded``: ``low`` and ``high`` are what
-    mathematics allows (``bounds.py``), and not what was seen.
-    """
+    ``count`` values, ``squares`` the sum of their squares; ``peaks``: the largest magnitude of each sample.
+    ``unclipped``: for a ReLU's result, the largest magnitude that the ReLU read. ``bounded``: ``low`` and ``high`` are
+    mathematical bounds (``bounds.py``) instead of what was seen."""
 
     low: float
     high: float
@@ -77,9 +81,10 @@ class Range:
     bounded: bool = False
 
     def expected(self, least: float) -> float:
-        """The magnitude that another sample reaches with one chance in a thousand, where peaks are spread normally:
-        they are few, so Student's t says it. At least ``least`` times what was seen, at most MOST_HEADROOM times. A
-        bounded tensor reaches its end and no more."""
+        """Return the magnitude that the tensor gets room for: another sample exceeds it with a chance of 1/1000.
+
+        Peaks are taken as normally distributed and are few, so Student's t is used. The result is at least ``least``
+        and at most MOST_HEADROOM times what was seen. A bounded tensor gets exactly its bound."""
         if self.bounded:
             return self.magnitude
         if len(self.peaks) < 2:
@@ -92,31 +97,35 @@ class Range:
 
     @property
     def root_mean_square(self) -> float:
+        """The root of the values' mean square; 0 if there are none."""
         return math.sqrt(self.squares / self.count) if self.count else 0.0
 
     @property
     def magnitude(self) -> float:
+        """The larger magnitude of the two extremes."""
         return max(abs(self.low), abs(self.high))
 
     def beyond(self, exponent: int) -> int:
-        """Number of values whose magnitude was at least 2**exponent."""
+        """Return the number of values whose magnitude was at least 2**exponent."""
         return self.at_least[min(max(exponent - BINADES[0], 0), len(BINADES) - 1)]
 
 
 def sum_key(source: str, weights: str) -> str:
-    """Of a convolution's ``sums``: weights may serve several."""
+    """Return the key of a convolution in ``Calibration.sums``: its input and weights, as weights may serve several."""
     return f"{source} x {weights}"
 
 
 def sum_key_of(node: Node) -> str:
-    """Return where ``sums`` has the partial sums of a node of SUMS."""
+    """Return the key of a node's partial sums in ``Calibration.sums``; the operator is one of SUMS."""
     return sum_key(node.input(0), node.input(1)) if node.op == "Conv" else node.output
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """``ranges`` of tensors; ``sums``: :func:`sum_key`, of a product of matrices the name of its result -> what no
-    partial sum was larger than, in whatever order; ``means``: of what convolutions read the mean of every channel."""
+    """What calibration measured on ``samples`` inputs; ``random``: they were random numbers.
+
+    ``ranges``: tensor -> its range. ``sums``: :func:`sum_key_of` a node -> a limit of its partial sums, in whatever
+    order. ``means``: tensor that a convolution reads -> the mean of every channel."""
 
     ranges: Mapping[str, Range]
     sums: Mapping[str, float]
@@ -125,6 +134,7 @@ class Calibration:
     means: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def text(self) -> str:
+        """Return the calibration as text, a line for each range and sum."""
         lines = [f"samples {self.samples}{' random' if self.random else ''}"]
         lines += [f"range {name}: {entry.low:.6g} .. {entry.high:.6g}" for name, entry in self.ranges.items()]
         lines += [f"sum {name}: {value:.6g}" for name, value in self.sums.items()]
@@ -133,26 +143,29 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Samples:
-    """The calibration inputs that run: ``arrays`` by input name, float32 [samples, ...]; ``numbers`` of the samples
-    among those given."""
+    """The calibration inputs that are run.
+
+    ``arrays``: input name -> float32 [samples, ...]. ``numbers``: indices of these samples among those given.
+    ``random``: they are random numbers."""
 
     arrays: Mapping[str, np.ndarray]
     numbers: tuple[int, ...]
     random: bool
 
     def text(self) -> str:
+        """Return as text which samples are run, and the type and shape of each input."""
         lines = [f"samples {', '.join(map(str, self.numbers))}{' random' if self.random else ''}"]
         lines += [f"input {name}: {value.dtype}{list(value.shape)}" for name, value in self.arrays.items()]
         return "\n".join(lines) + "\n"
 
     def fed(self, graph: Graph) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """Each sample's number, and its values as the graph's input tensors."""
+        """Yield each sample's index and its values, by the names of the graph's input tensors."""
         for place, number in enumerate(self.numbers):
             yield number, feed(graph, {name: array[place] for name, array in self.arrays.items()})
 
 
 def choose_samples(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Samples:
-    """Of ``inputs`` (input name -> [samples, ...]), or of seeded random ones when there are none."""
+    """Return up to SAMPLE_LIMIT of ``inputs`` (name -> [samples, ...]); seeded random ones if ``inputs`` is None."""
     given = random_inputs(graph) if inputs is None else check_inputs(graph, inputs)
     count = len(next(iter(given.values())))
     numbers = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_LIMIT)).astype(int))
@@ -160,7 +173,7 @@ def choose_samples(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Sam
 
 
 def samples_of_parts(graph: Graph, samples: Samples, parts: Sequence[Graph]) -> list[Samples]:
-    """What each part of the network reads on every sample."""
+    """Return the samples of every subgraph in ``parts``: what it reads when the network runs on ``samples``."""
     given = {port.name for port in graph.inputs}
     cut = list(dict.fromkeys(port.name for part in parts for port in part.inputs if port.name not in given))
     arrays = dict(samples.arrays)
@@ -174,7 +187,10 @@ def samples_of_parts(graph: Graph, samples: Samples, parts: Sequence[Graph]) -> 
 
 
 def calibrate(graph: Graph, samples: Samples) -> Calibration:
-    """Run the graph on every sample, as often as it takes to look at all tensors with the memory that there is."""
+    """Return the calibration of a graph on the given samples.
+
+    The graph runs several times if its tensors do not fit memory at once. Raise CompileError for NaN, infinity, and
+    numbers beyond LARGEST."""
     for node in graph.nodes:
         for name in filter(graph.is_constant, node.inputs if node.op in SUMS else ()):
             _need_below(f"constant {name!r} of node {node.name!r}", float(np.abs(graph.constants[name]).max(initial=0)))
@@ -204,8 +220,10 @@ def _looked_at_together(graph: Graph) -> list[list[Node]]:
 
 
 class _Seen:
-    """What the tensors of a graph were on samples: ``ranges`` by tensor; ``sums``: the largest partial sum of every
-    convolution and product, by its key; ``means`` by channel of what convolutions read."""
+    """What the tensors of a graph were on the samples run so far.
+
+    ``ranges``: by tensor. ``sums``: the largest partial sum of every convolution and product, by its key. ``means``: by
+    channel, of tensors that convolutions read."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -217,7 +235,7 @@ class _Seen:
         """An infinite number (1 / sqrt of what the file rounds to 0) saturates there."""
 
     def run(self, samples: Samples, nodes: Sequence[Node], given_names: Sequence[str]) -> None:
-        """Look at the results of ``nodes`` and at inputs of the graph, on every sample."""
+        """Run every sample and add to the statistics: the results of ``nodes`` and the inputs ``given_names``."""
         summed = [node for node in nodes if node.op in SUMS]
         extra, constants = _sum_nodes(self.graph, summed)
         sums = [node.output for node in extra if node.op != "Abs"]
@@ -232,7 +250,7 @@ class _Seen:
                 self.sums[key] = max(self.sums.get(key, 0.0), _largest_partial_sum(values[name], values[node.output]))
 
     def _look(self, name: str, value: np.ndarray, number: int, count: int) -> None:
-        """Look at a tensor on sample ``number``, one of ``count``."""
+        """Add a tensor's ``value`` on sample ``number``, one of ``count``. Raise CompileError for NaN or infinity."""
         if name in self.ends:
             value = np.nan_to_num(value, nan=np.nan, neginf=self.ends[name].low, posinf=self.ends[name].high)
         if not np.isfinite(value).all():
@@ -245,12 +263,15 @@ class _Seen:
 
 
 def _largest_partial_sum(magnitudes: np.ndarray, sums: np.ndarray) -> float:
-    """Of sums and the sums of their terms' magnitudes: the terms above 0 together, or those below, whichever is more.
-    Both together are the magnitudes, and their difference is the sum."""
+    """Return a limit of the partial sums in any order: all positive terms, or all negative ones.
+
+    ``magnitudes`` are the sums of the terms' magnitudes. Together both parts are ``magnitudes``; their difference is
+    ``sums``."""
     return float((magnitudes + np.abs(sums)).max()) / 2
 
 
 def _need_below(what: str, magnitude: float) -> None:
+    """Raise CompileError if a magnitude is LARGEST or more."""
     if not magnitude < LARGEST:
         raise refuse(what, f"a value of {magnitude:.3g}", f"magnitudes below 2**{BINADES[-1]}",
                      "look for a damaged file, or a network that needs its inputs scaled")
@@ -258,11 +279,9 @@ def _need_below(what: str, magnitude: float) -> None:
 
 def channel_ranges(graph: Graph, samples: Samples,
                    names: Sequence[str]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The lowest and the highest value of every channel of some tensors.
+    """Return the lowest and the highest value [channels] of each tensor in ``names``, over all samples.
 
-    Each pass that asks runs the network as it is then. What it decides changes the tensors behind, so the ranges of an
-    earlier run are not those of a later one.
-    """
+    A pass that asks runs the network in its present form, since each pass changes the tensors that follow."""
     engine = session(to_onnx(graph, names))
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for _, given in samples.fed(graph):
@@ -274,7 +293,7 @@ def channel_ranges(graph: Graph, samples: Samples,
 
 
 def tensor_ranges(graph: Graph, samples: Samples, names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """The lowest and the highest value of some tensors."""
+    """Return the lowest and the highest value of each tensor in ``names``, over all samples."""
     run = runner(to_onnx(graph, names))
     found: dict[str, tuple[float, float]] = {}
     for _, given in samples.fed(graph):
@@ -286,7 +305,7 @@ def tensor_ranges(graph: Graph, samples: Samples, names: Sequence[str]) -> dict[
 
 
 def widened(before: Range | None, value: np.ndarray) -> Range:
-    """The range of what was seen before, and of ``value``, another sample or a part of one."""
+    """Return the range ``before`` (None at first) extended by ``value``, a further sample of the tensor."""
     flat = value.ravel()
     pieces = [flat[start:start + PIECE] for start in range(0, flat.size, PIECE)]
     at_least = np.sum([_binades(piece) for piece in pieces], axis=0)[::-1].cumsum()[::-1][1:]
@@ -307,7 +326,7 @@ def _binades(values: np.ndarray) -> np.ndarray:
 
 
 def _sum_nodes(graph: Graph, summed: list[Node]) -> tuple[list[Node], dict[str, np.ndarray]]:
-    """For every convolution and product of matrices one of the magnitudes of its operands."""
+    """Return nodes, and their constants, that compute each convolution or product with operands' magnitudes."""
     nodes: list[Node] = []
     constants: dict[str, np.ndarray] = {}
     for node in summed:
@@ -323,18 +342,21 @@ def _sum_nodes(graph: Graph, summed: list[Node]) -> tuple[list[Node], dict[str, 
 
 
 def sample_shape(shape: Shape) -> Shape:
-    """One sample of an input: without its batch where that is 1."""
+    """Return the shape of one sample of an input: without its batch if that is 1."""
     return shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
 
 
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
-    """Standard normal inputs, the same every time: a network whose inputs look otherwise needs calibration. Integers
-    are those that the network can look up, or bytes."""
+    """Return RANDOM_SAMPLES standard normal samples of every input, the same every time.
+
+    A network whose inputs are different needs calibration. Integer inputs are valid indices of the network's tables, or
+    bytes."""
     generator = np.random.default_rng(RANDOM_SEED)
     return {port.name: _random(graph, port, generator) for port in graph.inputs}
 
 
 def _random(graph: Graph, port: GraphPort, generator: np.random.Generator) -> np.ndarray:
+    """Return random samples [RANDOM_SAMPLES, ...] of one input, of its type."""
     shape, kind = (RANDOM_SAMPLES, *sample_shape(port.shape)), _type(graph, port)
     if kind.kind == "f":
         return generator.standard_normal(shape).astype(np.float32)
@@ -347,13 +369,14 @@ def _random(graph: Graph, port: GraphPort, generator: np.random.Generator) -> np
 
 
 def _type(graph: Graph, port: GraphPort) -> np.dtype:
-    """Of the user's array, where the graph does not compute on other numbers than it holds."""
+    """Return the type of an input's array: the user's for a quantised input, else the graph's."""
     return np.dtype(port.type if port.quantized is not None else graph.type(port.tensor))
 
 
 def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Calibration inputs as [samples, ...], each sample without a batch of 1. Raises CompileError for a missing one, a
-    wrong shape, and numbers that an integer input does not have."""
+    """Return the calibration inputs as [samples, ...], each sample without a batch of 1.
+
+    Raise CompileError for a missing input, a wrong shape, and numbers that an integer input does not have."""
     checked: dict[str, np.ndarray] = {}
     for port in graph.inputs:
         if port.name not in inputs:
@@ -373,8 +396,10 @@ def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np
 
 
 def _by_samples(value: np.ndarray, port: GraphPort) -> np.ndarray:
-    """One sample or many, each with its batch or without where that is 1; of a network with a larger batch also as
-    many rows as some batches have. Raises CompileError for anything else."""
+    """Return an input's array as [samples, ...], each sample without a batch of 1.
+
+    It may hold one sample or many, with or without a batch of 1. For a larger batch it may hold all rows of several
+    batches. Raise CompileError for anything else."""
     whole, one = tuple(port.shape), sample_shape(port.shape)
     if value.shape in (whole, one):
         value = value.reshape(1, *one)

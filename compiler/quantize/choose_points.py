@@ -1,4 +1,4 @@
-"""Choosing binary points: from ranges, lowered where a layer's accumulators cannot follow."""
+"""Choose binary points: as large as ranges allow, lowered where a layer's accumulators have no room for them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import largest_point
 
 SUM_HEADROOM = 1.25
-"""The accumulators get a quarter beyond the largest sum of magnitudes seen, which no partial sum reaches."""
+"""The ratio of the magnitude that accumulators get room for to the largest partial sum seen."""
 
 
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
                   plain: bool, opset: int, outputs: frozenset[str] = frozenset()) -> FixedPointParams:
-    """FixedPointParams from ranges; with ``plain``, or where the machine's numbers have no points, the type's own
-    everywhere.
-    ``outputs``: tensors that the user reads."""
+    """Return the binary points of all tensors and layers.
+
+    With ``plain``, or if the data type has a point of its own, that point is used everywhere. ``outputs``: names of the
+    tensors that the user reads."""
     names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
     fixed = plain or not arch.scheme.chooses_points
     points = _plain(layers, names, arch) if fixed else _Chooser(
@@ -42,6 +43,7 @@ def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
 
 
 def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> FixedPointParams:
+    """Return the data type's own binary point for all tensors and layers."""
     point = arch.number.point
     numbers = [LayerFixedPointParams(point, point, 2 * point, point, (point,) * len(layer.adds),
                            (point,) * len(layer.outputs)) for layer in layers]
@@ -68,10 +70,11 @@ def _copy_of(layer: Layer | None, constants: Mapping[str, np.ndarray]) -> Var | 
 
 
 FEW = 64
-"""Weights that are looked at before all of them."""
+"""The number of weights that are tested before all of them."""
 
 
 def _is_whole(values: np.ndarray) -> bool:
+    """Tell whether all values are whole numbers."""
     return bool((values == np.rint(values)).all())
 
 
@@ -88,7 +91,7 @@ def _bits_of_the_first(excess: int, first: int, second: int, sizes: Sequence[flo
 
 
 class _Chooser:
-    """Starts from the point that each Var's range allows and lowers it where a layer's accumulators cannot follow."""
+    """The search for binary points: each Var's range gives the first, which layers' accumulators may lower."""
 
     def __init__(self, layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration,
                  arch: Arch, opset: int, outputs: frozenset[str]) -> None:
@@ -99,8 +102,10 @@ class _Chooser:
         self.exact: dict[str, float] = {}
 
     def _needed(self) -> dict[str, float]:
-        """Computed tensors that only functions read, or copies that only functions read: the largest magnitude that
-        these tell apart."""
+        """Return, for computed tensors that only functions read, the largest magnitude that these tell apart.
+
+        Copies of a tensor count as the tensor itself. Beyond the magnitude the functions are constant, so it may
+        saturate."""
         readers: dict[str, list[Layer]] = {}
         for layer in self.layers:
             for var in layer.inputs:
@@ -114,7 +119,7 @@ class _Chooser:
         return needed
 
     def _told_apart(self, layer: Layer, needed: Mapping[str, float]) -> float:
-        """The largest magnitude that a layer tells apart in what it reads."""
+        """Return the largest magnitude in its input that a layer tells apart; infinite if all matter."""
         if layer.lookup is not None:
             return needed_magnitude(layer.name, layer.lookup, self.calibration.ranges[layer.lookup.source], self.opset)
         if _copy_of(layer, self.constants) is not None:
@@ -122,6 +127,7 @@ class _Chooser:
         return math.inf
 
     def run(self, names: Mapping[str, None]) -> FixedPointParams:
+        """Return the binary points of the Vars ``names`` and of all layers. Raise CompileError if none fit."""
         needed = self._needed()
         computed = {var.root for layer in self.layers for var in layer.outputs}
         before_slope: dict[str, float] = {}
@@ -149,8 +155,9 @@ class _Chooser:
                 return FixedPointParams(self.points, numbers, limited=frozenset(limited))
 
     def _insist_on_bits(self, first: Mapping[str, int]) -> None:
-        """Raises CompileError where constants are so large that a tensor has no bit left beside them: it would lose one
-        after another without end."""
+        """Raise CompileError if a tensor would lose all its bits beside too large constants.
+
+        Without this check the search would lower its point for ever. ``first`` has the points at the start."""
         for name, point in self.points.items():
             if point < first.get(name, point) - self.width:
                 raise refuse(f"binary point of tensor {name!r}", "no bit left beside the constants of its layers",
@@ -158,6 +165,7 @@ class _Chooser:
                              f"look for a constant that is too large, or {END}")
 
     def _layer(self, layer: Layer) -> LayerFixedPointParams:
+        """Return a layer's binary points and shifts; lower the points of its Vars where they do not fit."""
         if layer.multiplies:
             return self._multiply(layer)
         if layer.lookup is not None:
@@ -179,8 +187,9 @@ class _Chooser:
                            tuple(made - self.points[var.root] for var in layer.outputs), gate_shift)
 
     def _gate(self, layer: Layer, gate: Gate, accumulators: int) -> tuple[int, int]:
-        """The shift with which a gate's two factors leave the accumulators, and the point of the product, which enters
-        as it is. The factors' point is the largest at which they and the product fit."""
+        """Return the output shift of a gate's two factors, and the point of their product.
+
+        The product is loaded without a shift. The factors' point is the largest at which they and the product fit."""
         type_point, output = self.arch.number.point, layer.output
         read, made = (self.calibration.ranges[name].expected(HEADROOM) for name in (gate.source, output.name))
         point = min((largest_point(made, self.width) + type_point) // 2,
@@ -190,7 +199,10 @@ class _Chooser:
         return accumulators - point, 2 * point - type_point
 
     def _multiply(self, layer: Layer) -> LayerFixedPointParams:
-        """Multiply rounds by the type's point: both factors lose bits as they are read until the product fits."""
+        """Return the parameters of a layer that multiplies two tensors.
+
+        The instruction Multiply shifts by the type's own point, so both factors lose bits on loading until the product
+        fits."""
         left, right = (self.points[var.root] for var in layer.inputs)
         output, point = layer.output.root, self.arch.number.point
         self.points[output] = min(self.points[output], left + right - point)
@@ -199,14 +211,17 @@ class _Chooser:
         return LayerFixedPointParams(0, 0, left - loss[0] + leave, leave - loss[0], (leave - loss[1],), (leave,))
 
     def _losses(self, layer: Layer, left: int, right: int, excess: int) -> tuple[int, int]:
-        """How many bits of ``excess`` each factor loses: rounding errors, relative to the factors' sizes, shall be
-        least together."""
+        """Return how many bits of ``excess`` each factor of a product loses, so that rounding errors are least.
+
+        Errors count relative to the factors' sizes."""
         sizes = [self.calibration.ranges[var.name].root_mean_square or 1.0 for var in layer.inputs]
         bits = _bits_of_the_first(excess, left, right, sizes)
         return bits, excess - bits
 
     def _lookup(self, layer: Layer) -> LayerFixedPointParams:
-        """The table's slopes must fit at the point that takes the input's to the output's."""
+        """Return the parameters of a layer with a lookup table; lower the output's point until slopes fit.
+
+        The table's slopes lie at the point that takes the input's to the output's."""
         assert layer.lookup is not None
         source, output = self.points[layer.core.input.root], layer.output.root
         pieces = make_pieces(layer.name, layer.lookup, self.calibration.ranges[layer.lookup.source], source, self.arch,
@@ -216,13 +231,15 @@ class _Chooser:
         return LayerFixedPointParams(0, 0, source, 0, (), (0,))
 
     def _within(self, point: int, accumulators: int) -> int:
-        """A point from which the accumulators' is reached by a shift left that their width allows."""
+        """Return ``point``, moved so that a shift left that the accumulators' width allows reaches theirs."""
         return max(min(point, accumulators), accumulators - (self.accumulator_width - 1))
 
     def _added(self, layer: Layer) -> float:
+        """Return the sum of the magnitudes of all tensors that a layer adds."""
         return sum(self.calibration.ranges[add.input.name].magnitude for add in layer.adds)
 
     def _mat_mul(self, layer: Layer) -> tuple[int, int]:
+        """Return the points of a convolution's weights and accumulators; lower its input's if need be."""
         core = layer.core
         assert isinstance(core, Convolution)
         weights = np.abs(self.constants[core.weights].astype(np.float64))
@@ -240,9 +257,10 @@ class _Chooser:
         return point, activations + point
 
     def _concession(self, core: Convolution, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
-        """Bits that the activations give up for the weights, where the accumulators have no room for both: rounding
-        errors of either, relative to its size, shall be least together. Weights that are whole numbers at their point,
-        such as those of a sum or of a mean of 32, have none."""
+        """Return the bits that the activations give up for the weights, if accumulators have no room for both.
+
+        Rounding errors of either, relative to its size, shall be least together. Weights that are whole numbers at
+        their point, such as those of a sum or of a mean of 32, have no error."""
         if most + activations <= limit:
             return 0
         exact = self._exact_point(core.weights)
@@ -258,7 +276,7 @@ class _Chooser:
         return min(range(self.width // 2), key=error)
 
     def _exact_point(self, name: str) -> float:
-        """The smallest point at which all weights are whole numbers, infinite where there is none."""
+        """Return the smallest point at which all weights ``name`` are whole numbers, or infinity."""
         if name not in self.exact:
             weights = self.constants[name].astype(np.float64).ravel()
             points = (point for point in range(self.width)
@@ -267,8 +285,10 @@ class _Chooser:
         return self.exact[name]
 
     def _product(self, layer: Layer) -> tuple[int, int]:
-        """Where the accumulators have no room for both factors in full, these lose bits, so that their rounding errors,
-        relative to their sizes, are least together."""
+        """Return the points of a matrix product's second factor and accumulators.
+
+        If accumulators have no room for both factors in full, these lose bits, so that their relative rounding errors
+        are least together."""
         core = layer.core
         assert isinstance(core, Product)
         roots = core.input.root, core.weights.root
@@ -283,6 +303,7 @@ class _Chooser:
         return self.points[roots[1]], sum(self.points[root] for root in roots)
 
     def _load(self, layer: Layer) -> tuple[int, int]:
+        """Return the point of the accumulators of a layer that loads and adds tensors, twice."""
         names = [var.root for var in layer.inputs]
         total = sum(self.calibration.ranges[var.name].magnitude for var in layer.inputs) * HEADROOM
         limit = largest_point(total, self.accumulator_width)

@@ -1,9 +1,9 @@
-"""The numbers of every layer (``scales.py``), from a scale and a zero point for every Var (``var_scales.py``).
+"""Choose the quantization parameters of an INT8 machine's layers (``scales.py``), given a scale for every Var.
 
-Weights have a scale for each output channel. Those that are whole multiples of a scale already, as in a quantised file,
-an average or a copy, keep it exactly: of all such scales the coarsest that the bias is a multiple of too (so that an
-average has weights of 1, and ratios of powers of two stay such), else the finest that the accumulators have room for.
-"""
+Weights have a scale for each output channel. Weights that are whole multiples of a scale already, as in a quantised
+file, an average or a copy, keep it exactly. Of all such scales the coarsest is taken that the bias is a multiple of
+too. So an average has weights of 1, and ratios of powers of two stay such. Otherwise weights get the finest scale that
+the accumulators have room for."""
 
 from __future__ import annotations
 
@@ -38,33 +38,35 @@ from weft.hw.contract.numerics import round_half_even
 from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_SUM = 1 << 24
-"""What leaves the accumulators saturates here before it is multiplied; those of 24 bits end at half of it."""
+"""The magnitude at which requantization saturates accumulators; those of 24 bits end at half of it."""
 
 MOST_BIAS = MOST_SUM // 2
 MOST_SHIFT = 42
 NEAR = 1e-4
-"""So near a whole number of steps a weight counts as that number: single precision cannot tell."""
+"""The share of a step within which a weight counts as a whole number; single precision cannot tell less."""
 
 NEAR_BIAS = 1e-2
-"""The same of a bias, which has more steps."""
+"""The share of a step within which a bias, which has more steps than a weight, counts as a whole number."""
 
 FIRST_WEIGHTS = 24
-"""So many weights of a channel tell for most scales that they do not fit."""
+"""The number of a channel's weights that rule out most scales before all are tested."""
 
 NEIGHBOURS = np.array([[0], [-1], [1]])
-"""Of the nearest bias: those that are tried, where a half may have to become the other byte."""
+"""Offsets from the nearest bias that are tried, as one may round a half to the other byte."""
 
 SPREAD = 4
-"""Of a layer's multipliers, which share a shift: so much smaller than the largest one they still have 15 bits."""
+"""The largest ratio of a layer's multipliers, which share a shift; smaller multipliers keep 15 bits."""
 
 COPY_STEP = 2.0 ** -8
-"""Of the output's step: what a channel without weights rounds its bias to."""
+"""The step, as a share of the output's, to which a channel without weights rounds its bias."""
 
 
 def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibration, quantization: Quantization,
                   accumulator_bits: int, activation_tables: int = 0) -> AffineParams:
-    """Every Var keeps the scale that ``quantization`` has for it; others get the range that ``calibration`` saw.
-    ``activation_tables`` are the machine's."""
+    """Return the parameters of all tensors and layers of an INT8 machine.
+
+    Every Var keeps the scale that ``quantization`` has for it; others get one from the range that ``calibration`` saw.
+    ``activation_tables`` is the number of activation tables of the machine."""
     room = min(MOST_SUM, 1 << accumulator_bits - 1)
     scales = var_scales(layers, graph.constants, calibration.ranges, quantization.tensors)
     tables = {layer.output.name: _table(layer.name, layer.function, calibration.ranges[layer.function.source],
@@ -83,8 +85,10 @@ def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibratio
 def with_activation_tables(layers: Sequence[Layer], made: Sequence[LayerAffineParams],
                            tables: Mapping[str, tuple[int, ...]],
                       count: int) -> tuple[LayerAffineParams, ...]:
-    """Gives each layer the one of ``count`` tables that its first way out takes. One that holds what a layer needs is
-    not loaded again; else the layer loads the one that was needed least recently."""
+    """Return the layers' parameters ``made``, each with the activation table of its first requantization.
+
+    Layers with a Translate get one of ``count`` tables, others 0. A table that already holds the content is not loaded
+    again; else the layer loads the one that was used least recently."""
     held: dict[tuple[int, ...], int] = {}  # by content, that needed least recently first
     found = []
     for layer, own in zip(layers, made, strict=True):
@@ -106,8 +110,10 @@ def with_activation_tables(layers: Sequence[Layer], made: Sequence[LayerAffinePa
 # -- layers ------------------------------------------------------------------------------------------------------------
 def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
                   means: Mapping[str, np.ndarray], most: int, room: int) -> LayerAffineParams:
-    """``means`` of what convolutions read, where what rounding its weights adds to a channel is taken off its bias.
-    Weights may have up to ``most`` steps, sums go up to ``room``."""
+    """Return the parameters of one layer.
+
+    ``means`` of the tensors that convolutions read: what rounding the weights adds to a channel on average is taken off
+    its bias. Weights may have up to ``most`` steps, sums go up to ``room``."""
     channels, rounding = layer.output.channels, layer.rounding
     if not isinstance(layer.core, Convolution):
         enters, leaves = _behind_bytes(layer, [var.root for var in layer.inputs], constants, scales, room)
@@ -125,7 +131,7 @@ def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Map
 def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
                     means: Mapping[str, np.ndarray], out: TensorScale, most: int,
                     room: int) -> tuple[int, np.ndarray, OutputQuantization]:
-    """What is taken off its activations, the scales of its weights, and how its result leaves as ``out``."""
+    """Return a convolution's activation zero point, the scales of its weights, and its requantization to ``out``."""
     weights, bias = constants[core.weights].astype(np.float64), constants[core.bias].astype(np.float64)
     source, flat = scales[core.input.root], weights.reshape(len(weights), -1)
     # A channel without weights is one byte everywhere: where it is nearly a half, rounding it twice would move it.
@@ -143,8 +149,9 @@ def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scal
 def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str, np.ndarray],
                   scales: Mapping[str, TensorScale],
                   room: int) -> tuple[tuple[InputQuantization, ...], tuple[OutputQuantization, ...]]:
-    """How bytes of the Vars ``entering`` come into the accumulators, and how their sum leaves for each output; bytes as
-    they are for a max pool and a table."""
+    """Return how the Vars ``entering`` are rescaled on load, and how their sum is requantized for each output.
+
+    Max pools, and tables on loaded bytes, leave bytes unchanged."""
     if layer.factors is not None:
         return _by_channel(layer, layer.factors, scales, room)
     alone = layer.translation is not None and not isinstance(layer.core, Convolution)
@@ -159,8 +166,10 @@ def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str,
 
 def _by_channel(layer: Layer, factors: Var, scales: Mapping[str, TensorScale],
                 room: int) -> tuple[tuple[InputQuantization, ...], tuple[OutputQuantization, ...]]:
-    """A product with a number of each channel: the ratio of the scales is the factor on entering, as large as an
-    accumulator has room for on its way out. No constants: the multipliers are the tensor's."""
+    """Return the rescaling and the requantization of a product with a computed number for each channel.
+
+    The ratio of the scales is the factor on load, as large as the accumulators have room for. The multipliers come from
+    the tensor ``factors``, so there are none here."""
     source, out = scales[layer.core.input.root], scales[layer.output.root]
     ratio, nothing = source.scale * scales[factors.root].scale / out.scale, np.zeros(0, np.int64)
     most = (room - 1) // STEPS
@@ -171,7 +180,7 @@ def _by_channel(layer: Layer, factors: Var, scales: Mapping[str, TensorScale],
 
 def _requantization_of_sum(save: Saved, constants: Mapping[str, np.ndarray], step: float,
                            out: TensorScale) -> OutputQuantization:
-    """How a sum in steps of ``step`` becomes an output."""
+    """Return how a sum in steps of ``step`` (a real number) is requantized to the saved tensor."""
     weights, bias = (np.broadcast_to(values, save.var.channels) for values in _scaling(save, constants))
     if save.scale is None:
         return OutputQuantization(*_requantization(weights * step / out.scale), np.zeros(len(bias), np.int64), out.zero)
@@ -179,7 +188,7 @@ def _requantization_of_sum(save: Saved, constants: Mapping[str, np.ndarray], ste
 
 
 def _scaling(save: Saved, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """What an output is multiplied with and what is added then, in real numbers."""
+    """Return what a saved tensor is multiplied by and what is then added, in real numbers: [channels] or [1]."""
     if save.scale is None:
         return np.ones(1), np.zeros(1)
     weights, bias = (constants[name].astype(np.float64).reshape(-1) for name in (save.scale.weights, save.scale.bias))
@@ -187,7 +196,9 @@ def _scaling(save: Saved, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarr
 
 
 def _requantization(ratios: np.ndarray) -> tuple[int, np.ndarray]:
-    """Steps of the output in one of the accumulators, by channel -> the shift, and multipliers / 2**shift."""
+    """Return (shift, multipliers) such that multipliers / 2**shift come nearest to ``ratios``.
+
+    A ratio is the accumulator's step over the output's, for each channel."""
     largest = float(ratios.max())
     shift = min(max(MULTIPLIER_WIDTH - 1 - math.floor(math.log2(largest)), 0), MOST_SHIFT)
     if round(largest * 2.0 ** shift) >= 1 << MULTIPLIER_WIDTH:
@@ -198,7 +209,7 @@ def _requantization(ratios: np.ndarray) -> tuple[int, np.ndarray]:
 
 def _requantization_with_bias(own: np.ndarray, bias: np.ndarray, source: TensorScale,
                        out: TensorScale) -> tuple[int, np.ndarray, np.ndarray]:
-    """Of a convolution whose weights have the scales ``own``: the shift, multipliers, biases."""
+    """Return (shift, multipliers, biases) of a convolution whose weights have the scales ``own``."""
     shift, multipliers = _requantization(source.scale * own / out.scale)
     multipliers = np.maximum(multipliers, 1)
     # In steps of the rounded multiplier: a channel of small weights has few bits of it, and may have a large bias.
@@ -208,10 +219,11 @@ def _requantization_with_bias(own: np.ndarray, bias: np.ndarray, source: TensorS
 
 def _of_one_weight(factors: np.ndarray, bias: np.ndarray, own: np.ndarray, source: TensorScale,
                    out: TensorScale) -> tuple[np.ndarray, tuple[int, np.ndarray, np.ndarray]]:
-    """A layer whose channels have one weight each, ``factors``: its scales, and what leaves with them. Each channel is
-    a function of a byte, often with halves among its results (x + 3 in steps of 6 / 255). Of weights that have more
-    steps, and of neighbouring biases, those with which most bytes become what they are in single precision; first of
-    all the real 0, which is read most often."""
+    """Return the weight scales and requantization of a layer whose channels have one weight each.
+
+    Each channel is then a function of a byte, often with halves among its results (x + 3 in steps of 6 / 255). Finer
+    weights and neighbouring biases are tried. Those win with which most bytes become what single precision makes of
+    them; the real 0, which is read most often, counts first."""
     _, first, channels = np.unique(np.stack([factors, bias, own]), axis=1, return_index=True, return_inverse=True)
     factors, bias, own = factors[first], bias[first], own[first]
     numbers = np.arange(LOWEST, HIGHEST + 1) - source.zero
@@ -235,8 +247,10 @@ def _of_one_weight(factors: np.ndarray, bias: np.ndarray, own: np.ndarray, sourc
 
 
 def _factors(scales: Sequence[float], offset: float = 0.0, room: int = MOST_SUM) -> tuple[list[int], float]:
-    """A whole factor for each scale, and the real number of one step of their sum: as large as there is ``room`` for
-    when ``offset`` is added to it, and of these the ones whose ratios come nearest to those of the scales."""
+    """Return a whole factor for each scale, and the real number of one step of their sum.
+
+    Factors are as large as ``room`` allows when ``offset`` is added; among these, their ratios come nearest to the
+    scales'."""
     if len(scales) == 1:
         return [1], scales[0]
     ratios = np.array(scales) / max(scales)
@@ -252,9 +266,11 @@ def _factors(scales: Sequence[float], offset: float = 0.0, room: int = MOST_SUM)
 # -- weights -----------------------------------------------------------------------------------------------------------
 def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: float,
                   most: int = MOST_WEIGHT, room: int = MOST_SUM) -> np.ndarray:
-    """The scale of every channel of ``weights`` [channels, n]: exact where they are multiples of one, up to ``most``
-    steps, else the largest weight is 127 steps. ``bias`` fits, and no sum passes ``room`` that would not saturate in
-    the output as well. ``source`` and ``output`` are the scales of what is read and made."""
+    """Return the scale [channels] of every channel of ``weights`` [channels, n].
+
+    It is exact if the weights are multiples of one scale, up to ``most`` steps; else the largest weight is 127 steps.
+    The ``bias`` fits, and no sum passes ``room`` unless it saturates in the output too. ``source`` and ``output`` are
+    the scales of the input and the output."""
     magnitude, total = np.abs(weights).max(1), np.abs(weights).sum(1)
     reach = STEPS * total + np.abs(bias) / source  # of sums, in units of a weight's scale
     seen = np.minimum(reach, STEPS * output / source)
@@ -276,8 +292,9 @@ def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: 
 
 
 def _finer(scales: np.ndarray, magnitude: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """By how much scales are divided, so that the largest does not leave few bits of the multipliers of small ones: a
-    power of two, by which weights are still of the machine."""
+    """Return the powers of two [channels] by which scales are divided, so that small channels keep multiplier bits.
+
+    Weights still fit the machine's range after the division."""
     if scales.max() <= SPREAD * scales.min():
         return np.ones(len(scales))
     steps = np.maximum(np.rint(magnitude / scales), 1)
@@ -287,8 +304,10 @@ def _finer(scales: np.ndarray, magnitude: np.ndarray, least: np.ndarray) -> np.n
 
 
 def rounded_again(weights: np.ndarray, scales: np.ndarray) -> RoundedAgain | None:
-    """What of a quantised file's ``weights`` [channels, n] is not exact on their ``scales``; None where all are, and
-    where they are on no scale that a byte with a zero point can have: then the file has them as real numbers."""
+    """Return which of a quantised file's ``weights`` [channels, n] are not exact on ``scales`` [channels].
+
+    Return None if all are exact, or if they are multiples of no scale that a byte with a zero point can have: then the
+    file has them as real numbers."""
     error = rounded_weights(weights, scales) * scales[:, None] - weights
     inexact = np.abs(error) > 2 * NEAR * scales[:, None]
     lost = np.zeros(len(weights), bool)
@@ -306,13 +325,14 @@ def rounded_again(weights: np.ndarray, scales: np.ndarray) -> RoundedAgain | Non
 
 
 def beyond_one(weights: np.ndarray, scales: np.ndarray) -> Beyond | None:
-    """What of ``weights`` [channels, n] takes more than one of the machine's weights; None for nothing."""
+    """Return how many of ``weights`` [channels, n] exceed the machine's weights; None if no weight does."""
     steps = np.abs(rounded_weights(weights, scales))
     more = steps > MOST_WEIGHT
     return Beyond(int(more.sum()), int(more.any(1).sum()), int(steps.max())) if more.any() else None
 
 
 def _with_loss(layer: Layer, own: LayerAffineParams, constants: Mapping[str, np.ndarray]) -> LayerAffineParams:
+    """Return a layer's parameters with a note of weights that are inexact or exceed the machine's."""
     if not isinstance(layer.core, Convolution):
         return own
     weights = constants[layer.core.weights].astype(np.float64)
@@ -322,11 +342,12 @@ def _with_loss(layer: Layer, own: LayerAffineParams, constants: Mapping[str, np.
 
 
 def _whole(values: np.ndarray, near: float) -> np.ndarray:
+    """Return which values are within ``near`` of a whole number."""
     return np.abs(values - np.rint(values)) < near
 
 
 def _added_by_rounding(weights: np.ndarray, scales: np.ndarray, group: int, means: np.ndarray) -> np.ndarray:
-    """By how much each channel becomes larger on average, away from an image's edges, as its weights are rounded."""
+    """Return how much rounding its weights adds to each channel on average, away from an image's edges."""
     error = (rounded_weights(weights, scales) * scales[:, None, None, None] - weights).sum((2, 3))
     per_group = error.reshape(group, -1, error.shape[1])
     return np.asarray(np.einsum("goi,gi->go", per_group, means.reshape(group, -1)).reshape(-1))
@@ -335,8 +356,10 @@ def _added_by_rounding(weights: np.ndarray, scales: np.ndarray, group: int, mean
 # -- functions ---------------------------------------------------------------------------------------------------------
 def _table(layer: str, lookup: Lookup | Translate, seen: Range, source: TensorScale, output: TensorScale,
            opset: int) -> tuple[int, ...]:
-    """The function's value for every byte, an infinite one saturated. Raises CompileError where there is none: where it
-    is no number, that of the nearest argument counts for which the function is made."""
+    """Return a function's output byte for every input byte from -128 on; infinite values saturate.
+
+    Outside the function's domain the nearest argument inside counts. Raise CompileError if a value is still no
+    number."""
     arguments = source.dequantize(np.arange(LOWEST, HIGHEST + 1))
     function = function_of(lookup, opset)
     values = function(arguments)

@@ -1,14 +1,12 @@
-"""Consts: weights, biases and operands of the SIMD unit as vectors of DRAM1, in the order in which layers read them.
+"""Lay out Consts: weights, biases and SIMD operands as vectors of DRAM1, in the order in which layers read them.
 
-The weights of a mat_mul layer are cut into tiles of lanes x lanes, one for each output tile, input tile and tap of
-the kernel. Per output tile: one bias vector, then the rows of every tile that is not all zero; tiles with fewer than
+The weights of a mat_mul layer are cut into tiles of lanes x lanes, one for each output tile, input tile and tap of the
+kernel. Per output tile: one bias vector, then the rows of every tile that is not all zero; tiles with fewer than
 ``lanes`` input channels store only those rows (what the weight column holds beyond them meets lanes that are zero).
-Where results are scaled as they leave, there are no bias vectors: multipliers and biases lie in blocks of their own.
-There weights beyond the machine's are sums of several, each in a tile of its own; those that come first are complete.
-
-Of a depthwise layer that runs in passes (``compiler/layers/taps.py``) a tile is what a pass takes: a row for each tap,
-or two, of which one has the even lanes and the other one the odd ones.
-"""
+INT8 machines have no bias vectors: multipliers and biases of the requantizer lie in blocks of their own. There a weight
+beyond the machine's range is the sum of several, each in a tile of its own; first tiles are complete. For a depthwise
+layer that runs in passes (``compiler/layers/taps.py``) a tile is what a pass takes: a row for each tap, or two rows,
+one with the even lanes and one with the odd lanes."""
 
 from __future__ import annotations
 
@@ -30,10 +28,15 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS, Int8
 from weft.tmodel.window import Size
 
+KEYS = 2
+"""Vectors of a table of keys: the machine reads the first two entries, which tell the spacing, and no others."""
+
 
 class WeightTile(NamedTuple):
-    """``offset`` of its first row, in vectors from the start of the layer's weights. ``taps`` from ``tap`` on, of a
-    depthwise pass; 0 of a tile that joins all lanes by one tap."""
+    """A tile of weights in DRAM1; ``offset`` of its first row in vectors from the start of the layer's weights.
+
+    In a depthwise pass it has ``taps`` taps from ``tap`` on; ``taps`` is 0 for a tile that joins all lanes by one
+    tap."""
 
     input_tile: int
     tap: Size
@@ -44,12 +47,11 @@ class WeightTile(NamedTuple):
 
 @dataclass(frozen=True)
 class OutputBlock:
-    """Weights of one output tile: the bias row at offset ``bias``, then ``tiles[i]`` of every input tile i.
+    """The weights of one output tile: the bias row at offset ``bias``, then ``tiles[i]`` of every input tile i.
 
     With ``carries_bias`` the very first tile covers every output pixel and lies right behind the bias, so that both
-    load as one; otherwise the bias has to be spread over the output before. Not ``biased``: there is no bias row, sums
-    begin with zero.
-    """
+    load as one; otherwise a MatMul first writes the bias to every output pixel. Without ``biased`` there is no bias
+    row, and sums begin with zero."""
 
     bias: int
     tiles: tuple[tuple[WeightTile, ...], ...]
@@ -58,19 +60,19 @@ class OutputBlock:
 
     @cached_property
     def owner(self) -> int:
-        """The input tile whose first weight tile goes with the bias; 0 when there are only zeros."""
+        """The input tile whose first weight tile is loaded with the bias; 0 if all weights are zero."""
         return next((index for index, tiles in enumerate(self.tiles) if tiles), 0)
 
     def chosen(self, inputs: tuple[int, int], taps: tuple[int, int]) -> list[WeightTile]:
-        """Weight tiles number ``taps`` (half open) of each input tile of ``inputs`` (half open)."""
+        """Return weight tiles number ``taps`` (half open) of each input tile of ``inputs`` (half open)."""
         return [tile for tiles in self.tiles[inputs[0]:inputs[1]] for tile in tiles[taps[0]:taps[1]]]
 
     def starts(self, inputs: tuple[int, int], taps: tuple[int, int]) -> bool:
-        """Whether the bias belongs to this choice."""
+        """Tell whether the bias is loaded with these input tiles and weight tiles (both half open)."""
         return inputs[0] <= self.owner < inputs[1] and taps[0] == 0
 
     def piece(self, inputs: tuple[int, int], taps: tuple[int, int]) -> tuple[int, int]:
-        """Offsets [start, end) of a choice, with the bias where it belongs to it."""
+        """Return the offsets [start, end) of the chosen weight tiles, with the bias if it is loaded with them."""
         parts = self.tiles[inputs[0]:inputs[1]]
         head = next((part[taps[0]] for part in parts if len(part) > taps[0]), None)
         if head is None:
@@ -82,7 +84,7 @@ class OutputBlock:
 
     @cached_property
     def size(self) -> int:
-        """Vectors of the whole block."""
+        """The size of the whole block in vectors."""
         ends = (tiles[-1].offset + tiles[-1].rows for tiles in self.tiles if tiles)
         return max(ends, default=self.bias + self.biased) - self.bias
 
@@ -94,12 +96,14 @@ class OutputBlock:
 
 @dataclass(frozen=True)
 class LayerConsts:
-    """``base`` in DRAM1 of the weights, from which ``blocks`` count (those of a product count in its Var); ``operand``
-    the address of what the SIMD unit needs: constant ``operands`` or value ``tables``. They take ``local_vectors``
-    vectors of local memory on their way. ``scales``: for each output tile the offset from ``scale_base`` of what
-    LoadScale reads for it, ascending, tiles that are alike at one: ``scale_size`` vectors, for each way out some; none
-    where results leave without. Where it reads a Var they count in that. ``done_macs``: work of the network that the
-    array does with these weights."""
+    """Where one layer's constants lie in DRAM1, in vectors.
+
+    ``base`` of the weights, from which offsets in ``blocks`` count (those of a product count in its Var). ``operand``:
+    address of the SIMD unit's ``operands`` constants or of its ``tables``, which take ``local_vectors`` vectors of
+    local memory when they are loaded. ``scales``: for each output tile the offset from ``scale_base`` of the
+    ``scale_size`` vectors that LoadScale reads, ascending; equal ones are stored once. It is empty on machines of fixed
+    point, and counts in the Var if LoadScale reads one. ``done_macs``: useful multiply-accumulates of the array with
+    these weights."""
 
     base: int
     blocks: tuple[OutputBlock, ...]
@@ -112,25 +116,30 @@ class LayerConsts:
     scale_size: int = SCALE_VECTORS
     done_macs: int = 0
 
+    def table_piece(self, number: int, depth: int) -> tuple[int, int]:
+        """Return where lookup table ``number`` lies: the offset from ``operand`` and the size, in vectors."""
+        return (KEYS + (number - 1) * depth, depth) if number else (0, KEYS)
+
     def scale_piece(self, tiles: tuple[int, int]) -> tuple[int, int]:
-        """Offsets [start, end) of the scales of some output tiles (half open)."""
+        """Return the offsets [start, end) of the scales of the output tiles ``tiles`` (half open)."""
         found = self.scales[slice(*tiles)]
         return (found[0], found[-1] + self.scale_size) if found else (0, 0)
 
 
 @dataclass(frozen=True)
 class Consts:
-    """``vectors`` [size, lanes] of scalars, and per layer where its own are."""
+    """The content of DRAM1: ``vectors`` [size, lanes] of scalars, and for each layer where its constants lie."""
 
     vectors: np.ndarray
     layers: tuple[LayerConsts, ...]
 
     def text(self) -> str:
+        """Return the size as text."""
         return f"{len(self.vectors)} vectors\n"
 
 
 def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], numbers: Numbers, arch: Arch) -> Consts:
-    """Quantise and lay out every layer's constants. Raises CompileError when DRAM1 is too small."""
+    """Return every layer's constants, quantised and laid out. Raise CompileError if DRAM1 is too small."""
     chunks: list[np.ndarray] = [np.zeros((0, arch.array_size), np.int64)]
     placed: list[LayerConsts] = []
     base = 0
@@ -143,7 +152,9 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         elif isinstance(layer.core, Product):
             blocks = product_blocks(layer.core, arch.array_size)
         operand = base + sum(map(len, vectors))
-        for values in (own.operands, *own.tables):
+        tables = [values[:KEYS] if number == 0 and layer.lookup is not None else values
+                  for number, values in enumerate(own.tables)]
+        for values in (own.operands, *tables):
             vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
         scale_base = base + sum(map(len, vectors))
         tiles = layer.output.tiles(arch.array_size)
@@ -153,7 +164,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         if layer.factors is not None:
             scale_size, places = SCALE_VECTORS, tuple(range(0, tiles * SCALE_VECTORS, SCALE_VECTORS))
         placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
-                                  _on_the_way(own, arch), scale_base, places, scale_size,
+                                  _on_the_way(own, layer, arch), scale_base, places, scale_size,
                                   done_macs(layer, own.weights, arch.array_size)))
         chunks += vectors
         base += sum(map(len, vectors))
@@ -161,26 +172,29 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     return Consts(np.concatenate(chunks), tuple(placed))
 
 
-def _on_the_way(own: LayerIntegers, arch: Arch) -> int:
-    """Vectors of local memory for operands or tables. Tables lie apart where there is room: a load that waited until
-    another table is read would keep the weights behind it waiting."""
-    if own.tables:
-        depth = len(own.tables[0])
-        return min(len(own.tables), max(1, arch.local_depth // depth)) * depth
-    return len(own.operands)
+def _on_the_way(own: LayerIntegers, layer: Layer, arch: Arch) -> int:
+    """Return the vectors of local memory that a layer's SIMD operands or lookup tables need while loading.
+
+    Tables get separate places if there is room, as a load into the place of a table that is still unread would wait and
+    keep weights behind it waiting."""
+    if layer.lookup is None:
+        return len(own.tables[0]) if own.tables else len(own.operands)
+    together = KEYS + (len(own.tables) - 1) * arch.lut_depth
+    return together if together <= arch.local_depth else arch.lut_depth
 
 
 def check_room(vectors: int, arch: Arch) -> None:
-    """Raises CompileError where DRAM1 cannot hold so many."""
+    """Raise CompileError if DRAM1 cannot hold so many vectors."""
     if vectors > arch.dram1_depth:
         raise refuse("dram1_depth for weights and biases", arch.dram1_depth, f"at least {vectors} vectors",
                      "raise dram1_depth or use a larger array")
 
 
 def _encode_scales(own: LayerIntegers, tiles: int, arch: Arch) -> tuple[list[np.ndarray], tuple[int, ...]]:
-    """What LoadScale reads, for each way out, and for each output tile its offset there. Lanes beyond the last channel
-    are multiplied as that one is, without a bias: there the accumulators hold 0, or the byte that a max pool or a table
-    gives."""
+    """Return the vectors that LoadScale reads, and for each output tile its offset among them.
+
+    Lanes beyond the last channel get its multiplier and no bias: their accumulators hold 0, or the byte that a max pool
+    or a table gives. Both results are empty on machines of fixed point."""
     if own.multipliers is None:
         return [], ()
     assert isinstance(arch.scheme, Int8) and own.bias is not None
@@ -199,6 +213,7 @@ def _encode_scales(own: LayerIntegers, tiles: int, arch: Arch) -> tuple[list[np.
 
 def _encode_weights(core: Convolution, own: LayerIntegers,
                     arch: Arch) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
+    """Return a convolution's weights and biases as vectors [n, lanes], and a block for each output tile."""
     lanes, weights, biased = arch.array_size, own.weights, own.multipliers is None
     assert weights is not None and own.bias is not None
     if core.group > 1 and len(weights) == core.group == core.input.channels:
@@ -238,7 +253,7 @@ def _encode_weights(core: Convolution, own: LayerIntegers,
 
 def _encode_passes(core: Convolution, own: LayerIntegers, found: Sequence[Pass],
                    arch: Arch) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
-    """As :func:`_encode_weights`, of a depthwise layer that runs in the passes ``found``."""
+    """Return the weights of a depthwise layer that runs in the passes ``found``, as :func:`_encode_weights` does."""
     lanes, biased = arch.array_size, own.multipliers is None
     assert own.weights is not None and own.bias is not None
     tiles = core.input.tiles(lanes)
@@ -267,8 +282,9 @@ def _encode_passes(core: Convolution, own: LayerIntegers, found: Sequence[Pass],
 
 
 def _pass_rows(kernel: np.ndarray, part: Pass, step: int, arch: Arch) -> np.ndarray:
-    """[rows, lanes] of a pass of the ``kernel`` [lanes, height, width]. Taps that it lacks come first, so that its
-    results come soon."""
+    """Return the rows [rows, lanes] of a pass, from the ``kernel`` [lanes, height, width].
+
+    Taps that the pass lacks come first, so that its results come soon."""
     taps, sides = arch.depthwise_taps, arch.tap_rows
     columns = part.tap[1] + step * np.arange(part.taps)
     rows = np.zeros((taps, sides, arch.array_size), np.int64)
@@ -278,13 +294,15 @@ def _pass_rows(kernel: np.ndarray, part: Pass, step: int, arch: Arch) -> np.ndar
 
 
 def _stacked(tiles: list[np.ndarray], lanes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tiles of one pair of an output and an input tile, as :func:`_share_repeats` takes them."""
+    """Return the weight tiles of one output and one input tile in the form that :func:`_share_repeats` takes."""
     rows = np.array([len(tile) for tile in tiles], np.int64)
     return np.array(tiles, np.int64).reshape(len(tiles), -1 if tiles else 1, lanes), np.zeros_like(rows), rows
 
 
 def product_blocks(core: Product, lanes: int) -> tuple[OutputBlock, ...]:
-    """The weights that are a Var: each of its pixels is a row, offsets count from its first vector."""
+    """Return the blocks of a product's weights, which are a Var: each of its pixels is a row.
+
+    Offsets count from the Var's first vector."""
     height = core.weights.height
     blocks: list[OutputBlock] = []
     for start in range(0, core.weights.tiles(lanes) * height, height):
@@ -296,9 +314,11 @@ def product_blocks(core: Product, lanes: int) -> tuple[OutputBlock, ...]:
 
 def _share_repeats(stored: np.ndarray, which: np.ndarray, rows: np.ndarray,
                    base: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of weight tiles [tiles, lanes, lanes], of which ``rows`` [tiles] count, what is stored, [vectors, lanes], and
-    where each begins from ``base`` on. A tile that repeats the one before is stored once, where both are of the same
-    pair of an output and an input tile, ``which`` [tiles] (average pools)."""
+    """Return the vectors [n, lanes] to store for weight tiles, and where each tile begins from ``base`` on.
+
+    ``stored`` [tiles, lanes, lanes] has the tiles, of which the first ``rows`` [tiles] rows count. A tile that repeats
+    the one before (average pools) is stored once, if ``which`` [tiles] says that they have the same output and input
+    tile."""
     fresh = np.ones(len(stored), bool)
     fresh[1:] = (which[1:] != which[:-1]) | (stored[1:] != stored[:-1]).any(axis=(1, 2))
     ends = base + np.cumsum(fresh * rows)
@@ -307,14 +327,15 @@ def _share_repeats(stored: np.ndarray, which: np.ndarray, rows: np.ndarray,
 
 
 def covers(core: Convolution, tap: Size) -> bool:
-    """Whether a tap of the kernel falls into the image for every output pixel."""
+    """Tell whether a tap of the kernel falls into the image for every output pixel."""
     return all(core.window.outputs(axis, tap[axis], 0, core.size[axis], core.input.size[axis]) == (0, core.size[axis])
                for axis in range(2))
 
 
 def output_tile(weights: np.ndarray, group: int, lanes: int, output: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Of [out, in / group, h, w] the weights of one output tile, by the input tiles that its groups read: the input
-    tile, and [h, w, input lanes, output lanes], padded with zeros."""
+    """Yield the weights of one output tile: each input tile that it reads, and [h, w, input lanes, output lanes].
+
+    ``weights`` is [out, in / group, h, w]; lanes without a channel are zero."""
     if group == 1:
         yield from enumerate(_joined_tiles(weights[output * lanes:(output + 1) * lanes], lanes))
         return
@@ -334,7 +355,7 @@ def output_tile(weights: np.ndarray, group: int, lanes: int, output: int) -> Ite
 
 
 def _joined_tiles(weights: np.ndarray, lanes: int) -> np.ndarray:
-    """[input tiles, h, w, input lanes, output lanes] of one output tile that reads all of them."""
+    """Return [input tiles, h, w, input lanes, output lanes] of one output tile that reads all input tiles."""
     channels_out, channels_in, height, width = weights.shape
     beyond = (0, lanes - channels_out), (0, -channels_in % lanes), (0, 0), (0, 0)
     tiles = np.pad(weights, beyond).reshape(lanes, -1, lanes, height, width)

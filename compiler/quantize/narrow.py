@@ -1,4 +1,4 @@
-"""Narrower ranges for eight bits: few values far out would cost all others their steps, so some may saturate."""
+"""Narrow the ranges of INT8 tensors: some extreme values may saturate, so that all others get finer steps."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ KEPT = 0.9999
 """The share of a tensor's values that a range by percentile keeps."""
 
 CANDIDATES = 64
-"""Ends that are tried on either side of 0."""
+"""The number of range ends that are tried on either side of 0."""
 
 Range2 = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True)
 class Histogram:
-    """``counts`` of values that are not 0, by bins that are evenly spaced from ``low`` to ``high``."""
+    """The ``counts`` of a tensor's values other than 0, in BINS bins evenly spaced from ``low`` to ``high``."""
 
     low: float
     high: float
@@ -34,12 +34,13 @@ class Histogram:
 
     @property
     def middles(self) -> np.ndarray:
+        """The middle value of each bin."""
         edges = np.linspace(self.low, self.high, BINS + 1)
         return np.asarray((edges[1:] + edges[:-1]) / 2)
 
 
 def by_percentile(histogram: Histogram) -> Range2:
-    """Without as many of the largest and of the smallest values as KEPT allows, one half each."""
+    """Return the range (low, high) that keeps the share KEPT of values, cutting as many at both ends."""
     reached = np.cumsum(histogram.counts) / max(histogram.counts.sum(), 1)
     inside = np.flatnonzero((reached > (1 - KEPT) / 2) & (np.append(0, reached[:-1]) < (1 + KEPT) / 2))
     edges = np.linspace(histogram.low, histogram.high, BINS + 1)
@@ -47,7 +48,7 @@ def by_percentile(histogram: Histogram) -> Range2:
 
 
 def by_error(histogram: Histogram) -> Range2:
-    """The range in which what is rounded and what saturates is off by least, squared."""
+    """Return the range (low, high) with the least squared error of rounding and saturation together."""
     shares = np.arange(1, CANDIDATES + 1) / CANDIDATES
     above = max(histogram.high, 0.0) * shares
     below = min(histogram.low, 0.0) * shares
@@ -63,18 +64,20 @@ def by_error(histogram: Histogram) -> Range2:
 METHODS: dict[str, Callable[[Histogram], Range2]] = {"percentile": by_percentile, "error": by_error}
 MINMAX = "minmax"
 RANGES = (MINMAX, *METHODS)
-"""LayerQuantization to find a range: what was seen, and two that are narrower."""
+"""The names of the methods to find a range: what was seen, and two that are narrower."""
 
 
 def known_ranges(name: str) -> str:
-    """The name itself. Raises CompileError for none of RANGES."""
+    """Return ``name`` if it is one of RANGES. Raise CompileError otherwise."""
     if name not in RANGES:
         raise refuse("--ranges", repr(name), ", ".join(RANGES), "choose one of them")
     return name
 
 
 def narrowed(graph: Graph, samples: Samples, calibration: Calibration, method: str) -> Calibration:
-    """The same, with ranges of all tensors by one of RANGES; but for those with mathematical bounds."""
+    """Return the calibration with ranges of all tensors by ``method``, one of RANGES.
+
+    Tensors with mathematical bounds keep these."""
     if method == MINMAX:
         return calibration
     found = {name: METHODS[method](histogram) for name, histogram in _histograms(graph, samples, calibration).items()}
@@ -84,6 +87,7 @@ def narrowed(graph: Graph, samples: Samples, calibration: Calibration, method: s
 
 
 def _histograms(graph: Graph, samples: Samples, calibration: Calibration) -> Mapping[str, Histogram]:
+    """Return the histograms of all unbounded tensors, by running the graph on every sample."""
     names = [name for name, entry in calibration.ranges.items() if entry.low < entry.high and not entry.bounded]
     given = {port.tensor for port in graph.inputs}
     run = runner(to_onnx(graph, [name for name in names if name not in given]))

@@ -1,5 +1,6 @@
-"""What binary points and scales have in common: how a network's numbers are stored, and how they come into the
-accumulators and out of them. Tiling, scheduler, backend and the checker know no more of them than this."""
+"""The common interface of fixed-point and affine parameters: how numbers are stored, loaded and requantized.
+
+Tiling, scheduler, backend and the checker know no more of number schemes than this."""
 
 from __future__ import annotations
 
@@ -18,9 +19,12 @@ from weft.tmodel.scales import TensorNumbers
 
 @dataclass(frozen=True)
 class LayerQuantization:
-    """The settings of a layer's operations: MatMuls; on its way in a load core's Var, or what is rounded; the other
-    Vars, in order; each output on its way out; the SIMD unit for each output, and its operands on their way in; what is
-    rounded on its way out. ``load_table``: the table on the way out that the layer loads, 0 for none."""
+    """The values of Configure registers for each operation of a layer.
+
+    ``mat_mul``: its MatMuls. ``core``: loading a load core's Var, or the rounded tensor. ``adds``: loading the further
+    Vars, in order. ``requantizations``: saving each output. ``simd``: the SIMD unit for each output; ``operand``:
+    loading its constants. ``rounding``: requantizing the rounded tensor. ``load_table``: the activation table that the
+    layer loads, 0 for none."""
 
     mat_mul: Settings
     core: Settings
@@ -34,12 +38,12 @@ class LayerQuantization:
 
 @dataclass(frozen=True)
 class LayerIntegers:
-    """One layer's constants as the machine has them: ``weights`` [out, in / ``group``, height, width] and ``bias``
-    [out], None where it has none; ``operands`` of the SIMD unit; value ``tables``, the keys first.
+    """The integer constants of one layer.
 
-    With ``multipliers`` [ways out, out] results are scaled as they leave the accumulators, first what is rounded, then
-    the outputs; the bias, [ways out, out] too, is added there. Without, sums begin with it.
-    """
+    ``weights`` [out, in / ``group``, height, width] and ``bias`` [out], None where it has none; ``operands`` of the
+    SIMD unit; lookup ``tables``, the keys first. On INT8 machines ``multipliers`` [requantizations, out] and ``bias``
+    of the same shape belong to the requantizer: a rounded tensor first, then the outputs. On others sums begin with the
+    bias."""
 
     weights: np.ndarray | None
     bias: np.ndarray | None
@@ -50,9 +54,11 @@ class LayerIntegers:
 
 
 class Numbers(ABC):
-    """``vars``: of every Var that has memory; ``layers``: in order; ``limited``: Vars that saturate on purpose, for
-    what reads them is constant beyond; ``table_errors``: the largest error of lookup tables, by the tensor made;
-    ``measured``: what of them comes from calibration, in words, empty for nothing."""
+    """The quantization parameters of a network: of every Var with memory (``vars``), of every layer (``layers``).
+
+    ``limited``: Vars that saturate on purpose, as what reads them is constant beyond. ``table_errors``: the largest
+    error of each lookup table, by the tensor that it makes. ``measured``: what calibration decided, in words; empty for
+    nothing."""
 
     vars: Mapping[str, Any]
     layers: tuple[Any, ...]
@@ -62,24 +68,24 @@ class Numbers(ABC):
 
     @abstractmethod
     def tensor(self, root: str, arch: Arch) -> TensorNumbers:
-        """How a Var with memory holds real numbers."""
+        """Return how the Var ``root`` encodes real numbers."""
 
     @abstractmethod
     def ways(self, number: int) -> LayerQuantization:
-        """Those of layer ``number``."""
+        """Return the register values of the operations of layer ``number``."""
 
     @abstractmethod
     def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
-        """The constants of layer ``number``, which is ``layer``."""
+        """Return the integer constants of layer ``number``, which is ``layer``."""
 
     @abstractmethod
     def row(self, number: int, layer: Layer) -> dict[str, Any]:
-        """What the report says of them."""
+        """Return the parameters of layer ``number`` for the compiler's report."""
 
     def warnings(self, layers: Sequence[Layer]) -> list[str]:
-        """What the user is to know of them, in words with a way out."""
+        """Return what the user should know of these parameters, each with a way out."""
         return []
 
     @abstractmethod
     def text(self) -> str:
-        """All of them, a line each."""
+        """Return all parameters as text, a line each."""

@@ -1,8 +1,7 @@
-"""Binary points: one for every Var, and per layer for weights, accumulators, and the shifts between them.
+"""Fixed-point parameters: a binary point for every Var, for weights and accumulators of every layer, and shifts.
 
-A scalar v at point p is the integer v * 2**p. Activations at px and weights at pw meet in the accumulators at
-pa = px + pw; a bias or a residual at point q enters with shift pa - q; results leave with shift pa - py.
-"""
+A scalar v at point p is the integer v * 2**p. Activations at px and weights at pw meet in the accumulators at pa = px +
+pw; a bias or a residual at point q is loaded with shift pa - q; results are requantized with shift pa - py."""
 
 from __future__ import annotations
 
@@ -22,8 +21,9 @@ from weft.tmodel.scales import TensorPoint
 
 
 def rounded_together(steps: np.ndarray) -> np.ndarray:
-    """Whole numbers, whose errors along the last axis add up to as little as whole steps allow: those nearest to half a
-    step turn round."""
+    """Return ``steps`` as whole numbers whose rounding errors along the last axis add up to almost nothing.
+
+    For that, values nearest to half a step are rounded to the other side."""
     whole = np.rint(steps)
     errors = whole - steps
     excess = np.rint(errors.sum(-1, keepdims=True))
@@ -32,15 +32,17 @@ def rounded_together(steps: np.ndarray) -> np.ndarray:
 
 
 def rounded_weights(steps: np.ndarray, number: DataType) -> np.ndarray:
-    """Weights [out, in, height, width] in steps as whole numbers of the type. The errors of a kernel add up to nothing,
-    for neighbouring pixels are alike."""
+    """Return weights [out, in, height, width], given in steps, as whole numbers of the data type.
+
+    The errors of a kernel add up to almost nothing, because neighbouring pixels are alike."""
     whole = rounded_together(steps.reshape(*steps.shape[:2], -1))
     return np.asarray(number.saturate(whole.astype(np.int64))).reshape(steps.shape)
 
 
 def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) -> np.ndarray:
-    """What errors of weights [out, in / group, height, width] add to each output channel, away from an image's edges,
-    where the inputs' channels have these means."""
+    """Return what ``errors`` of weights [out, in / group, height, width] add to each output channel.
+
+    This is the average away from an image's edges, for input channels with the given ``means``."""
     per_group = errors.sum((2, 3)).reshape(group, -1, errors.shape[1])
     each = np.broadcast_to(means, group * errors.shape[1]).reshape(group, -1)
     return np.asarray(np.einsum("goi,gi->go", per_group, each).reshape(-1))
@@ -48,8 +50,10 @@ def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) 
 
 @dataclass(frozen=True)
 class LayerFixedPointParams:
-    """FixedPointParams and shifts of one layer. ``core_shift`` is the input shift of the bias row, or of a load core;
-    ``output_shifts`` one for each output; ``gate_shift``: with which a gate's numbers leave."""
+    """The binary points and shifts of one layer.
+
+    ``core_shift`` is the input shift of the bias row, or of a load core; ``output_shifts`` has one for each output;
+    ``gate_shift`` is the output shift of a gate's factors, None without a gate."""
 
     weights: int
     bias: int
@@ -61,16 +65,17 @@ class LayerFixedPointParams:
 
     @property
     def output_shift(self) -> int:
-        """Of what the SIMD unit reads on the way to the first output."""
+        """The output shift of what the SIMD unit reads to make the first output."""
         return self.output_shifts[0] if self.gate_shift is None else self.gate_shift
 
     @property
     def input_shift(self) -> int:
-        """Of what the SIMD unit writes: a gate's product, shifted as its factors were, might not fit."""
+        """The input shift of the SIMD unit's results; 0 for a gate, whose product might not fit."""
         return self.output_shifts[0] if self.gate_shift is None else 0
 
     @property
     def ways(self) -> LayerQuantization:
+        """The register values of the layer's operations."""
         core = Settings.of(input_shift=self.core_shift)
         both = (Settings.of(input_shift=self.input_shift, output_shift=self.output_shift),
                 *(Settings.of(input_shift=shift, output_shift=shift) for shift in self.output_shifts[1:]))
@@ -81,12 +86,12 @@ class LayerFixedPointParams:
 
 @dataclass(frozen=True)
 class FixedPointParams(Numbers):
-    """``vars``: tensor -> point; ``layers``: in order; ``tables``: lookup tables by the tensor they make.
+    """The quantization parameters of a network on a machine of fixed point.
 
-    ``table_errors``: the largest error of their straight pieces in the range seen. ``limited``: tensors that saturate
-    on purpose, for the functions that read them are constant beyond. ``means`` of what convolutions read, by channel:
-    what rounding its weights adds to a channel on average is taken off its bias.
-    """
+    ``vars``: tensor -> point; ``layers``: in order; ``tables``: lookup tables by the tensor they make.
+    ``table_errors``: the largest error of a table in the range seen. ``limited``: tensors that saturate on purpose, for
+    the functions that read them are constant beyond. ``means`` of tensors that convolutions read, by channel: what
+    rounding the weights adds to a channel on average is taken off its bias."""
 
     vars: Mapping[str, int]
     layers: tuple[LayerFixedPointParams, ...]
@@ -97,12 +102,15 @@ class FixedPointParams(Numbers):
     means: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def tensor(self, root: str, arch: Arch) -> TensorPoint:
+        """Return the binary point of the Var ``root``, with the data type."""
         return TensorPoint(arch.number, self.vars[root])
 
     def ways(self, number: int) -> LayerQuantization:
+        """Return the register values of the operations of layer ``number``."""
         return self.layers[number].ways
 
     def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
+        """Return the integer constants of layer ``number``, which is ``layer``."""
         weights = bias = None
         if isinstance(layer.core, Convolution):
             chosen, exact = self.layers[number], constants[layer.core.weights].astype(np.float64)
@@ -114,8 +122,10 @@ class FixedPointParams(Numbers):
         return LayerIntegers(weights, bias, layer.core.group, self._operands(number, layer, arch), tables)
 
     def _operands(self, number: int, layer: Layer, arch: Arch) -> tuple[int, ...]:
-        """An upper limit at the first output's point; a gate's numbers at that of its factors; a slope at the type's
-        own, because Multiply rounds by it: as a factor between a half and one, and a power of two."""
+        """Return the constants of a layer's SIMD operation as integers.
+
+        An upper limit lies at the first output's point, a gate's numbers at that of its factors. Multiply rounds by the
+        type's own point, so a slope is two factors at that point: one between a half and one, and a power of two."""
         operation = layer.elementwise
         if operation is None:
             return ()
@@ -130,6 +140,7 @@ class FixedPointParams(Numbers):
         return int(arch.number.quantize(np.array(operation.value), self.vars[layer.outputs[0].root])),
 
     def row(self, number: int, layer: Layer) -> dict[str, Any]:
+        """Return the points and shifts of layer ``number`` for the compiler's report."""
         chosen = self.layers[number]
         return {"points": {"input": self.vars[layer.core.input.root],
                            "weights": None if isinstance(layer.core, Load) else chosen.weights,
@@ -138,5 +149,6 @@ class FixedPointParams(Numbers):
                            "leave": list(chosen.output_shifts)}}
 
     def text(self) -> str:
+        """Return all points and shifts as text, a line for each tensor and layer."""
         lines = [f"var {name}: {point}" for name, point in self.vars.items()]
         return "\n".join(lines + [f"layer {number}: {layer}" for number, layer in enumerate(self.layers)]) + "\n"

@@ -1,4 +1,4 @@
-"""What numbers are too poor to be of use."""
+"""The limit below which results are too poor to be of use."""
 
 POOR_DECIBELS = 20.0
-"""Signal to noise of a network's output, below which its signal counts as lost: a tenth of it is noise."""
+"""The signal to noise (dB) of an output below which it counts as lost: noise has a tenth of its magnitude."""

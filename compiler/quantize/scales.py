@@ -1,8 +1,7 @@
-"""AffineParams: what the points are to fixed point, for a machine of eight-bit numbers.
+"""Affine parameters: the scales and zero points of an INT8 machine.
 
-A Var holds bytes (``TensorScale``). A layer's accumulators hold whole numbers of a scale of their own for each channel;
-they leave as ``round_half_even((accumulator + bias) * multiplier / 2**shift) + zero``, saturated.
-"""
+A Var holds bytes (``TensorScale``). A layer's accumulators hold whole numbers of a scale of their own for each channel.
+They are requantized as ``round_half_even((accumulator + bias) * multiplier / 2**shift) + zero``, saturated."""
 
 from __future__ import annotations
 
@@ -21,26 +20,29 @@ from weft.hw.contract.registers import Register
 from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_WEIGHT = 127
-"""Weights of the machine are symmetric: -127..127, and 0 is 0."""
+"""The largest weight of the machine: weights are symmetric, -127..127, and their zero point is 0."""
 
 MOST_STEPS = HIGHEST - LOWEST
-"""Weights of a quantised file have up to so many steps: a byte less its zero point. What exceeds MOST_WEIGHT is added
-by a second weight of the same tap, and a third."""
+"""The most steps of a quantised file's weight: a byte less its zero point.
+
+What exceeds MOST_WEIGHT is added by a second weight of the same tap, and a third."""
 
 MULTIPLIER_WIDTH = 17
-"""Bits of a multiplier or a factor, unsigned."""
+"""The bits of a multiplier or a factor, unsigned."""
 
 
 class InputQuantization(NamedTuple):
-    """What moves into the accumulators is (byte - ``zero``) * ``factor``."""
+    """How a byte is rescaled when it is loaded into the accumulators: (byte - ``zero``) * ``factor``."""
 
     zero: int
     factor: int
 
 
 class OutputQuantization(NamedTuple):
-    """How results leave the accumulators: ``shift`` in 0..42; ``multipliers``, int64 in 0..2**17 - 1, and ``biases``,
-    int64 that fit 32 signed bits, of each channel; the ``zero`` of what is made."""
+    """How accumulators are requantized to bytes.
+
+    ``shift`` in 0..42. Of each channel: ``multipliers``, int64 in 0..2**17 - 1, and ``biases``, int64 that fit 32
+    signed bits. ``zero``: the zero point of the result."""
 
     shift: int
     multipliers: np.ndarray
@@ -49,16 +51,19 @@ class OutputQuantization(NamedTuple):
 
     @property
     def way(self) -> Settings:
+        """The values of the Configure registers for this requantization."""
         return Settings.of(output_shift=self.shift, output_zero_point=self.zero)
 
     def text(self) -> str:
+        """Return the shift, zero point, multipliers and biases as text."""
         return (f"  leaves: shift {self.shift} zero {self.zero}\n    multipliers {self.multipliers.tolist()}\n"
                 f"    biases {self.biases.tolist()}")
 
 
 class RoundedAgain(NamedTuple):
-    """Weights of a quantised file that are not exact on the machine: ``inexact`` of the ``total`` in ``channels``
-    output channels; ``decibels`` of these channels to the error."""
+    """Weights of a quantised file that the machine cannot hold exactly.
+
+    ``inexact`` of the ``total`` weights in ``channels`` output channels; ``decibels``: their signal to the error."""
 
     inexact: int
     total: int
@@ -66,20 +71,23 @@ class RoundedAgain(NamedTuple):
     decibels: float
 
     def text(self) -> str:
+        """Return the warning for the user, with ways out."""
         return (f"{self.inexact} of {self.total} weights in {self.channels} output channels are rounded again, "
                 f"{self.decibels:.1f} dB, for sums or biases in their steps do not fit the accumulators; quantise with "
                 "ranges that such channels do not widen, or take an architecture of 16 bits (data_type FP16BP8)")
 
 
 class Beyond(NamedTuple):
-    """Weights of a quantised file beyond the machine's: ``number`` in ``channels`` output channels, of up to ``steps``
-    steps."""
+    """Weights of a quantised file that exceed the machine's range.
+
+    ``number`` of them in ``channels`` output channels, of up to ``steps`` steps."""
 
     number: int
     channels: int
     steps: int
 
     def text(self) -> str:
+        """Return the warning for the user, with a way out."""
         return (f"{self.number} weights in {self.channels} output channels have up to {self.steps} steps, the machine "
                 f"has {MOST_WEIGHT}: exact, by further passes over their weight tiles; to save these, quantise weights "
                 f"symmetrically in -{MOST_WEIGHT}..{MOST_WEIGHT} (onnxruntime: WeightSymmetric or reduce_range)")
@@ -87,16 +95,15 @@ class Beyond(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerAffineParams:
-    """Numbers of one layer.
+    """The quantization parameters of one layer on an INT8 machine.
 
-    ``activation_zero_point``: what MatMul takes off every activation. ``weight_scales``: reals, of each output
-    channel; of a layer without weights all 1. ``rescales``: of a load core or of what is rounded, then of every Add,
-    in order. ``requantizations``: of what is ``rounded``, if anything is, then of every output. A max pool and a
-    lookup take bytes as they are and leave them so (:func:`unchanged_bytes`): factor 1, zero 0. ``again``: what of a
-    quantised file's weights is not exact, ``beyond``: what is added by further weights; None for nothing.
-    ``activation_table``: of the first of ``requantizations``, 0 for none; None where the machine has no tables there.
-    ``loads_table``: it does not hold the layer's yet.
-    """
+    ``activation_zero_point``: what MatMul subtracts from every activation. ``weight_scales``: real numbers, one for
+    each output channel; all 1 without weights. ``rescales``: of a load core or of the rounded tensor, then of every
+    Add, in order. ``requantizations``: of the rounded tensor if ``rounded``, then of every output. Max pools and
+    lookups load and save bytes unchanged (:func:`unchanged_bytes`): factor 1, zero 0. ``again``: weights of a quantised
+    file that are not exact; ``beyond``: weights that need further passes; None for nothing. ``activation_table``: the
+    table of the first requantization, 0 for none, None on a machine without such tables. ``loads_table``: the layer
+    loads it first."""
 
     activation_zero_point: int
     weight_scales: np.ndarray
@@ -110,6 +117,7 @@ class LayerAffineParams:
 
     @property
     def ways(self) -> LayerQuantization:
+        """The register values of the layer's operations."""
         enters = [Settings.of(input_zero_point=enter.zero, input_multiplier=enter.factor) for enter in self.rescales]
         leaves = [leave.way for leave in self.requantizations]
         if self.activation_table is not None:
@@ -122,23 +130,23 @@ class LayerAffineParams:
                     load_table=(self.activation_table or 0) * self.loads_table)
 
     def weights(self, values: np.ndarray) -> np.ndarray:
-        """A layer's weights [out, ...] in steps."""
+        """Return a layer's weights [out, ...], given as real numbers, as whole numbers of steps."""
         return rounded_weights(values, self.weight_scales)
 
 
 def unchanged_bytes(channels: int) -> OutputQuantization:
-    """Bytes as they are."""
+    """Return the requantization that leaves the bytes of ``channels`` channels unchanged."""
     return OutputQuantization(0, np.ones(channels, np.int64), np.zeros(channels, np.int64), 0)
 
 
 def rounded_weights(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """Weights [out, ...] as whole numbers in -255..255 of a scale for each output channel, int64."""
+    """Return weights [out, ...] as whole steps of ``scales`` [out], int64 in -255..255."""
     steps = values.astype(np.float64) / scales.reshape(-1, *(1,) * (values.ndim - 1))
     return np.clip(np.rint(steps), -MOST_STEPS, MOST_STEPS).astype(np.int64)
 
 
 def weight_parts(weights: np.ndarray) -> Iterator[np.ndarray]:
-    """Whole numbers as sums of the machine's weights: one for most, then what is left."""
+    """Yield arrays of the machine's weights whose sum is ``weights``: a single array if no weight exceeds 127."""
     while True:
         part = np.clip(weights, -MOST_WEIGHT, MOST_WEIGHT)
         yield part
@@ -149,8 +157,11 @@ def weight_parts(weights: np.ndarray) -> Iterator[np.ndarray]:
 
 @dataclass(frozen=True)
 class AffineParams(Numbers):
-    """``vars``: by root of a Var; ``layers``: in order. ``tables``: by the tensor that a Lookup makes, its value for
-    every byte from -128 to 127. ``limited``: Vars of the scale of the network's file."""
+    """The quantization parameters of a network on an INT8 machine.
+
+    ``vars``: scale by root of a Var; ``layers``: in order. ``tables``: by the tensor that a function makes, its value
+    for every byte from -128 to 127. ``limited``: Vars that keep the scale of the network's file, so that they may
+    saturate."""
 
     vars: Mapping[str, TensorScale]
     layers: tuple[LayerAffineParams, ...]
@@ -159,7 +170,7 @@ class AffineParams(Numbers):
     measured: str = "scales"
 
     def check_limits(self, layers: Sequence[Layer]) -> None:
-        """Upper limits of results are the ends of their scales. Raises CompileError where one is not."""
+        """Raise CompileError if a layer's upper limit is not the end of its output's scale."""
         for layer in layers:
             for limit in (operation.value for operation in layer.operations if isinstance(operation, Minimum)):
                 end, step = self.vars[layer.output.root].high, self.vars[layer.output.root].scale
@@ -169,12 +180,15 @@ class AffineParams(Numbers):
                                  "choose an architecture with data_type FP16BP8, or put an operator between them")
 
     def tensor(self, root: str, arch: Arch) -> TensorScale:
+        """Return the scale and zero point of the Var ``root``."""
         return self.vars[root]
 
     def ways(self, number: int) -> LayerQuantization:
+        """Return the register values of the operations of layer ``number``."""
         return self.layers[number].ways
 
     def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
+        """Return the integer constants of layer ``number``, which is ``layer``."""
         own = self.layers[number]
         weights = own.weights(constants[layer.core.weights]) if isinstance(layer.core, Convolution) else None
         values = (self.tables[layer.output.name],) if layer.function else ()
@@ -186,15 +200,18 @@ class AffineParams(Numbers):
                              multipliers=np.stack([leave.multipliers for leave in own.requantizations]))
 
     def row(self, number: int, layer: Layer) -> dict[str, Any]:
+        """Return the scales and shift of layer ``number`` for the compiler's report."""
         own, source, output = self.layers[number], self.vars[layer.core.input.root], self.vars[layer.output.root]
         return {"scales": {"input": list(source), "output": list(output)}, "shift": own.requantizations[-1].shift}
 
     def warnings(self, layers: Sequence[Layer]) -> list[str]:
+        """Return a warning for each layer whose weights are inexact or exceed the machine's."""
         told = [(layer.name, own.again and own.again.text(), own.beyond and own.beyond.text())
                 for layer, own in zip(layers, self.layers, strict=True)]
         return [f"layer {name}: {text}" for name, *texts in told for text in texts if text]
 
     def text(self) -> str:
+        """Return all scales, zero points and requantizations as text."""
         lines = [f"var {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.vars.items()]
         for number, layer in enumerate(self.layers):
             rescales = " ".join(f"({entry.zero}, {entry.factor})" for entry in layer.rescales)

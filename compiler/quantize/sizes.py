@@ -1,4 +1,4 @@
-"""How large tensors are, for passes that ask before the layers are made."""
+"""Sizes of tensors' values, for passes that need them before layers exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.tmodel.onnx_engine import runner
 
 
 def tensor_sizes(graph: Graph, samples: Samples, names: Sequence[str]) -> Mapping[str, tuple[float, float]]:
-    """Of some tensors: the magnitude that their binary points make room for, and the root of their mean square."""
+    """Return, for each tensor in ``names``, the magnitude that it gets room for, and its root mean square."""
     given = {port.tensor for port in graph.inputs}
     run = runner(to_onnx(graph, [name for name in names if name not in given]))
     found: dict[str, Range] = {}

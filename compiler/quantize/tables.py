@@ -2,8 +2,7 @@
 
 ``Lookup`` gives the distance to the nearest key, the value there and the slope there; the result is value + distance *
 slope. The pieces run through the middle between the function and its chord, which halves the largest error. The keys
-lie where the function bends: beyond the first and the last one their pieces go on as straight lines.
-"""
+lie where the function bends; beyond the first and the last key their pieces go on as straight lines."""
 
 from __future__ import annotations
 
@@ -27,29 +26,38 @@ Span = tuple[float, float]
 """The lowest and the highest argument."""
 
 CONSTANT = 2.0 ** -17
-"""Of a function's largest value: what differs by less is constant for it."""
+"""The share of a function's largest value below which a difference counts as none."""
 
 UNSEEN = 2.0 ** -16
-"""Of a function's largest value: so much more error is a range worth that was not seen, half a step of 16 bits."""
+"""The additional error, as a share of the largest value, accepted to cover arguments not seen in calibration.
+
+It is half a step of 16 bits."""
 
 HOPELESS = 4.0
-"""Where keys of a spacing miss so much more than is enough, for they no longer reach all bends, closer ones do too."""
+"""The ratio of a spacing's error to the accepted one beyond which closer keys are not tried.
+
+Such keys no longer reach all bends, and closer ones do so even less."""
 
 WORTH_A_SHIFT = 0.5
-"""Keys that cover all arguments lie on multiples of their spacing but where half a spacing beside them misses so much
-less: the function has a bend there."""
+"""The ratio of errors below which keys are shifted by half a spacing, as the function has a bend there.
+
+Otherwise keys that cover all arguments lie on multiples of their spacing."""
 
 NEIGHBOURS = 4
-"""Values that are rounded together."""
+"""The number of neighbouring values that are rounded together."""
 
 EVEN_POINTS, POINTS_OF_A_SCALE = 2001, 400
-"""Arguments at which pieces are judged: evenly over the range, and closer and closer to its ends and to zero."""
+"""The numbers of arguments at which pieces are judged.
+
+They lie evenly over the range, and closer and closer to its ends and to zero."""
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Real numbers: keys, values and slopes there, and the largest error within the calibrated range. ``zero``: the
-    piece that must make 0 of 0, where there is one."""
+    """A function as straight pieces, in real numbers: values and slopes at evenly spaced keys.
+
+    Key i is ``first`` + (i << ``spacing_log2``), an integer at the input's binary point. ``error``: the largest within
+    the calibrated range. ``zero``: index of the piece that must map 0 to 0, None if there is none."""
 
     first: int
     spacing_log2: int
@@ -60,12 +68,14 @@ class Pieces:
 
 
 def function_of(lookup: Lookup | Translate, opset: int) -> RealFunction:
-    """Its function as one of an array."""
+    """Return the lookup's function, of an array of real numbers, as the ONNX ``opset`` defines it."""
     return real_function(lookup.function, lookup.attributes, opset)
 
 
 def _spans(layer: str, lookup: Lookup, seen: Range) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The lowest and the highest argument seen, and those that may come."""
+    """Return the span of arguments seen in calibration, and the span of those that may come.
+
+    Raise CompileError if a pole lies inside."""
     table = value_table(lookup.function, dict(lookup.attributes))
     beyond = seen.expected(HEADROOM) - seen.magnitude
     low, high = (seen.low, seen.high) if table.domain is None else table.domain(seen.low, seen.high)
@@ -78,22 +88,24 @@ def _spans(layer: str, lookup: Lookup, seen: Range) -> tuple[tuple[float, float]
 
 
 def _beyond(low: float, high: float) -> Span:
-    """Of a function that is not defined, or bends, on one side of 0: arguments twice as large as those seen, or half as
-    large. The next sample's variance may be less than any before."""
+    """Return the span that a function with a domain or bend on one side of 0 must cover.
+
+    It reaches arguments twice and half as large as those seen: the next sample's variance may be less than any
+    before."""
     if high < 0:
         return MOST_HEADROOM * low, high / MOST_HEADROOM
     return (low / MOST_HEADROOM, MOST_HEADROOM * high) if low >= 0 else (low, high)
 
 
 def _arguments(low: float, high: float) -> np.ndarray:
-    """Many arguments from ``low`` to ``high``, closer and closer together towards both and towards zero."""
+    """Return many arguments from ``low`` to ``high``, closer and closer together towards both and towards zero."""
     away = max(high - low, 1e-9) * np.geomspace(1e-6, 1, POINTS_OF_A_SCALE)
     found = np.concatenate([np.linspace(low, high, EVEN_POINTS), low + away, high - away, away, -away, [0.0]])
     return np.unique(found[(found >= low) & (found <= high)])
 
 
 def needed_magnitude(layer: str, lookup: Lookup, seen: Range, opset: int) -> float:
-    """How large arguments must be told apart: those beyond give what this magnitude gives, on either side."""
+    """Return the magnitude beyond which, on either side, a lookup's function is constant."""
     arguments = _arguments(*_spans(layer, lookup, seen)[1])
     values = function_of(lookup, opset)(arguments)
     least = CONSTANT * np.abs(values).max()
@@ -105,7 +117,7 @@ def needed_magnitude(layer: str, lookup: Lookup, seen: Range, opset: int) -> flo
 
 
 def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch, opset: int) -> Pieces:
-    """Pieces for inputs at ``point``. Raises CompileError where the function is not finite."""
+    """Return a lookup's pieces for inputs at binary ``point``. Raise CompileError if the function is not finite."""
     table = value_table(lookup.function, dict(lookup.attributes))
     # No input is beyond the type, and no key may be: the hardware takes the spacing from the first two.
     limits = arch.number.minimum * 2.0 ** -point, arch.number.maximum * 2.0 ** -point
@@ -115,8 +127,10 @@ def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch,
 
 
 def _with_room(function: RealFunction, inside: Span, wide: Span) -> Span:
-    """Of the arguments that may come those whose values the result has room for: what is steeper only far beyond what
-    was seen, such as an exponential, would cost every value the bits of its slope."""
+    """Return the part of the span ``wide`` whose values the result has room for.
+
+    A function that is steep only far beyond ``inside``, such as an exponential, would cost every value bits of its
+    slope."""
     arguments = _arguments(*wide)
     values = np.abs(function(arguments))
     most = MOST_HEADROOM * values[(arguments >= inside[0]) & (arguments <= inside[1])].max(initial=0.0)
@@ -127,8 +141,10 @@ def _with_room(function: RealFunction, inside: Span, wide: Span) -> Span:
 @functools.lru_cache(maxsize=1024)
 def _best(layer: str, lookup: Lookup, inside: Span, wide: Span, table: ValueTable, point: int, depth: int,
           number: DataType, opset: int) -> Pieces:
-    """Of the keys that may be: those that serve what may come best, of those that serve what was seen as well as any
-    does. Slopes are judged as the data type rounds them, for far from its key a line goes astray by them."""
+    """Return the pieces, over all allowed keys, that serve the span ``wide`` best.
+
+    They are chosen among those that serve ``inside`` about as well as any. Slopes are judged as the data type rounds
+    them, because far from its key a line deviates by that error."""
     function = function_of(lookup, opset)
     arguments = [_arguments(*span) for span in (inside, wide)]
     wanted = [function(entry) for entry in arguments]
@@ -157,7 +173,7 @@ def _best(layer: str, lookup: Lookup, inside: Span, wide: Span, table: ValueTabl
 
 def _pieces(function: RealFunction, span: Span, table: ValueTable, point: int, depth: int, first: int,
             spacing: int) -> Pieces:
-    """With evenly spaced keys from ``first`` on; the first line and the last reach the ends of ``span``."""
+    """Return pieces with ``depth`` evenly spaced keys from ``first`` on; the outer lines reach the ends of ``span``."""
     keys, half = (first + (np.arange(depth) << spacing)) * 2.0 ** -point, 2.0 ** (spacing - point - 1)
     left, right = keys - half, keys + half
     left[0], right[-1] = min(left[0], span[0]), max(right[-1], span[1])
@@ -176,7 +192,7 @@ def _pieces(function: RealFunction, span: Span, table: ValueTable, point: int, d
 
 
 def _evaluated(pieces: Pieces, arguments: np.ndarray, point: int) -> np.ndarray:
-    """What the pieces make of real arguments."""
+    """Return the values that the pieces give for real arguments."""
     places = arguments * 2.0 ** point - pieces.first
     index = np.clip(np.floor(places / (1 << pieces.spacing_log2) + 0.5).astype(int), 0, len(pieces.values) - 1)
     distance = (places - (index << pieces.spacing_log2)) * 2.0 ** -point
@@ -184,7 +200,7 @@ def _evaluated(pieces: Pieces, arguments: np.ndarray, point: int) -> np.ndarray:
 
 
 def _all_keys(wide: Span, inside: Span, point: int, depth: int) -> Iterator[tuple[int, list[int]]]:
-    """log2 of the keys' spacing and first keys, from keys that cover all arguments to the closest."""
+    """Yield log2 of the keys' spacing and the first keys to try, from keys that cover ``wide`` to the closest."""
     unit = 2.0 ** -point
     widest = _covering(*wide, unit, depth)
     for spacing in range(widest, 0, -1):
@@ -194,15 +210,16 @@ def _all_keys(wide: Span, inside: Span, point: int, depth: int) -> Iterator[tupl
 
 
 def _covering(low: float, high: float, unit: float, depth: int) -> int:
-    """log2 of the spacing at which keys cover all arguments."""
+    """Return log2 of the spacing at which ``depth`` keys cover all arguments from ``low`` to ``high``."""
     spacing = max(math.ceil(math.log2(max((high - low) / unit, 1) / (depth - 1))), 1)
     first = math.floor(low / unit / (1 << spacing)) << spacing
     return spacing + (first + ((depth - 1) << spacing) < high / unit)
 
 
 def _first_keys(low: float, high: float, unit: float, spacing: int, widest: int, depth: int) -> list[int]:
-    """Where keys may begin: at the lowest argument, so that they end at the highest one, and around zero; such that
-    they, or the ends of their pieces, where a bend costs nothing, are multiples of the spacing."""
+    """Return where keys may begin: at the lowest argument, such that they end at the highest, and around zero.
+
+    Keys, or the middles between them if a bend there costs nothing, are multiples of the spacing."""
     lowest = math.floor(low / unit / (1 << spacing)) << spacing
     if spacing == widest:
         return [lowest, lowest + (1 << spacing >> 1)]
@@ -214,14 +231,15 @@ def _first_keys(low: float, high: float, unit: float, spacing: int, widest: int,
 
 
 def _rounded(steps: np.ndarray, number: DataType) -> np.ndarray:
-    """Values in steps as whole numbers of the type. What rounding does to neighbours adds up to nothing: those of a
-    square have one fraction all, and a mean of squares would be off by its error."""
+    """Return values, given in steps, as whole numbers of the type, such that neighbours' errors cancel.
+
+    The values of a square all have the same fraction, and a mean of squares would be off by its rounding error."""
     groups = [rounded_together(steps[first:first + NEIGHBOURS]) for first in range(0, len(steps), NEIGHBOURS)]
     return np.asarray(number.saturate(np.concatenate(groups).astype(np.int64)))
 
 
 def encode_table(pieces: Pieces, point: int, output_point: int, arch: Arch) -> tuple[tuple[int, ...], ...]:
-    """Keys, values at the output's point, slopes such that distance * slope has it too; further tables are zero."""
+    """Return keys, values at the output's point, and slopes such that distance * slope has it too."""
     number = arch.number
     keys = number.saturate(pieces.first + (np.arange(arch.lut_depth) << pieces.spacing_log2))
     values = _rounded(pieces.values * 2.0 ** output_point, number)

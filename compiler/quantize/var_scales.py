@@ -1,8 +1,7 @@
-"""A scale and a zero point for every Var, from ranges and from what the file says.
+"""Choose a scale and a zero point for every Var, from ranges and from the network's file.
 
-Vars that copy each other's bytes are a group, which has one scale; one that negates another's has the same steps. What
-LoadScale reads has the steps of what it is made of.
-"""
+Vars that copy each other's bytes form a group with one scale; a Var that negates another one has the same steps. The
+factors that LoadScale reads have the steps of the tensor that they are made of."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ STEPS = MOST_STEPS
 
 
 def tensor_scale(low: float, high: float, limit: float = math.inf) -> TensorScale:
-    """The scale that holds low..high and 0; where that is nothing, one that goes no further than ``limit``."""
+    """Return the scale and zero point for low..high and 0; for an empty range one that ends at ``limit``."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = float(np.float32((high - low) / STEPS))
     if not scale > np.finfo(np.float32).tiny:
@@ -31,7 +30,7 @@ def tensor_scale(low: float, high: float, limit: float = math.inf) -> TensorScal
 
 def var_scales(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], ranges: Mapping[str, Range],
                given: Mapping[str, TensorScale]) -> dict[str, TensorScale]:
-    """By root of a Var. ``given``: scales of the network's file, by tensor."""
+    """Return the scale of each root Var. ``given``: scales of the network's file, by tensor."""
     groups = _Groups(layers, ranges, given)
     for source, target, must in _copied(layers, constants):
         if must or groups.fit(source, target):
@@ -50,7 +49,7 @@ def var_scales(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], ran
 
 
 class _Groups:
-    """Roots of Vars that share a scale, by the first of each group. ``limits``: where results of a root end."""
+    """Groups of root Vars that share a scale, by the first of each group. ``limits``: upper limits of root Vars."""
 
     def __init__(self, layers: Sequence[Layer], ranges: Mapping[str, Range], given: Mapping[str, TensorScale]) -> None:
         held = [var for layer in layers for var in layer.vars]
@@ -65,7 +64,7 @@ class _Groups:
                         if isinstance(operation, Minimum)}
 
     def join(self, source: str, target: str) -> None:
-        """Makes the groups of two roots one, but where the file gives them two scales."""
+        """Merge the groups of two roots, unless the file gives them two different scales."""
         first, second = self._leader[source], self._leader[target]
         fixed = {self._given[entry] for entry in (first, second) if entry in self._given}
         if first == second or len(fixed) == 2:
@@ -75,8 +74,7 @@ class _Groups:
         self._given |= dict.fromkeys((first, second), fixed.pop()) if fixed else {}
 
     def fit(self, source: str, target: str) -> bool:
-        """Whether the scale that both groups would have is not too narrow for either, and ends where results are
-        limited."""
+        """Tell whether both groups could share a scale: wide enough for both, and ending at results' limits."""
         leaders = self._leader[source], self._leader[target]
         names = [name for leader in dict.fromkeys(leaders) for name in self._members[leader]]
         fixed = [self._given[leader] for leader in leaders if leader in self._given]
@@ -86,23 +84,25 @@ class _Groups:
                 and all(both.high <= self._limits[name] + both.step for name in names if name in self._limits))
 
     def scales(self) -> dict[str, TensorScale]:
-        """Of every root."""
+        """Return the scale of every root."""
         return {name: self._given.get(leader, own)
                 for leader, names in self._members.items() for own in [self._of_ranges(names)] for name in names}
 
     def alone(self) -> set[str]:
-        """Roots that share their scale with no other and that the file has none for."""
+        """Return the roots that share their scale with no other and have none in the file."""
         return {leader for leader, names in self._members.items() if names == [leader] and leader not in self._given}
 
     def _of_ranges(self, names: Sequence[str]) -> TensorScale:
+        """Return the scale that holds the ranges of all tensors in ``names``."""
         return tensor_scale(min(self._ranges[name].low for name in names),
                             max(self._ranges[name].high for name in names),
                             min(self._limits.get(name, math.inf) for name in names))
 
 
 def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str, bool]]:
-    """Pairs of Vars of which the second has no other numbers than the first, and whether it must have its scale:
-    maxima, which come before what may. Those of a function that is not saved have the scale that its table has."""
+    """Yield pairs of Vars whose second has only numbers of the first, and whether it must have the same scale.
+
+    Max pools, whose outputs must, come first. For a function whose result is not saved the table decides the scale."""
     plain = [layer for layer in layers if isinstance(layer.core, Load) and len(layer.operations) == 2]
     copies = [layer for layer in layers if _only(layer, constants, 1)]
     for layer in layers:
@@ -114,7 +114,9 @@ def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Ite
 
 
 def _only(layer: Layer, constants: Mapping[str, np.ndarray], factor: int, *then: type) -> bool:
-    """Whether each result of its core is one of its inputs times ``factor``; ``then`` may follow."""
+    """Tell whether each result of a layer's core is one of its inputs times ``factor``.
+
+    Operations of the classes ``then`` may follow the core."""
     last = layer.translation or layer.rounding or layer.operations[-1]
     between = layer.operations[1:layer.operations.index(last)]
     if not isinstance(layer.core, Convolution) or not all(isinstance(entry, then) for entry in between):

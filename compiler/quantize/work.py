@@ -1,4 +1,4 @@
-"""The work of a network that the array does, with the weights that it has."""
+"""Count the useful multiply-accumulates of the array."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from weft.compiler.layers.hir import Convolution, Layer, Product
 
 
 def done_macs(layer: Layer, weights: np.ndarray | None, lanes: int) -> int:
-    """Return the multiply-accumulates of the network that the array of ``lanes`` does in a layer whose ``weights``
-    [out, in / group, height, width] are integers: with pixels inside the image, on lanes that hold channels. What is
-    left out: pixels that nobody reads, taps that see padding, tiles of weights that are all 0. A weight of 0 among
-    others is the network's own."""
+    """Return the multiply-accumulates of the network that an array of ``lanes`` lanes does in a layer.
+
+    ``weights`` [out, in / group, height, width] are integers. Not counted: pixels that nobody reads, taps that see
+    padding, lanes without channels, and tiles of weights that are all 0. A weight of 0 among others counts."""
     core = layer.core
     if not isinstance(core, Convolution) or weights is None:
         return core.macs if isinstance(core, Product) else 0
@@ -23,8 +23,9 @@ def done_macs(layer: Layer, weights: np.ndarray | None, lanes: int) -> int:
 
 
 def _products(weights: np.ndarray, group: int, lanes: int) -> np.ndarray:
-    """Return [height, width]: of each tap the pairs of channels that tiles with a weight join, or groups where there
-    are some, for their blocks lie side by side in a tile."""
+    """Return [height, width]: for each tap the pairs of channels that weight tiles with a nonzero weight join.
+
+    With groups it counts pairs of the groups with a nonzero weight, as their blocks lie side by side in a tile."""
     if group > 1:
         blocks = weights.reshape(group, -1, *weights.shape[2:]).any(1)
         return np.asarray(blocks.sum(0) * (len(weights) // group * weights.shape[1]))

@@ -1,1 +1,1 @@
-"""Scheduler: HIR becomes LIR, tile by tile."""
+"""The scheduler: HIR (layers) becomes LIR (one operation for each instruction), step by step."""

@@ -1,4 +1,4 @@
-"""A layer's buffers in local memory: what each step needs, kept while a later step needs it again."""
+"""A layer's buffers in local memory: what each step needs, retained while a later step needs it again."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from weft.compiler.scheduler.pool import Buffer, Pool
 
 
 class Key(NamedTuple):
-    """What a buffer holds."""
+    """What a buffer holds: its kind, and a hashable value that identifies its content."""
 
     kind: str
     content: Hashable
 
 
 FAR_SMALLER = 4
-"""Times that a buffer is larger than what is loaded again for its sake."""
+"""The ratio of a new buffer's size to the retained buffers' from which these are loaded again instead."""
 
 
 class Buffers:
-    """Buffers by key. What is kept can always be loaded again, so it gives way where memory is short. With room for
-    ``two`` of each, a step's buffers should not lie where the step before had its own: loads would wait for that.
-    Nothing is ever loaded into buffers of the kinds ``made``."""
+    """The buffers of a layer by key.
+
+    Content that is retained can always be loaded again, so it gives way if memory is short. With ``two`` (double
+    buffering) a step's buffers should not lie where the step before had its own, as loads would wait for that. Buffers
+    of the kinds ``made`` are computed, never loaded."""
 
     def __init__(self, pool: Pool, two: bool, made: Collection[str] = ()) -> None:
         self._pool = pool
@@ -31,12 +33,11 @@ class Buffers:
         self._given_back: list[Buffer] = []  # since the last claim
 
     def claim(self, sizes: Mapping[Key, int]) -> tuple[dict[Key, int], set[Key]]:
-        """Buffers of these sizes (vectors) for one step: their bases, and the keys whose content must be loaded.
+        """Return the base of each buffer for one step, and the keys whose content must be loaded.
 
-        What earlier steps left is kept if there is room for both, else it gives way. So it does where small buffers
-        that are kept lie so that a large one finds no place but that of the step before. The sizes together always fit
-        into the empty pool in one piece.
-        """
+        ``sizes`` in vectors. Content of earlier steps is retained if there is room for both. It also gives way if small
+        retained buffers leave a large one no place except that of the step before. All ``sizes`` together always fit
+        into the empty pool in one piece."""
         fresh = self._take(sizes)
         if fresh is None:
             self._drop([key for key in self._held if key not in sizes])
@@ -49,7 +50,7 @@ class Buffers:
         return {key: self._held[key].base for key in sizes}, fresh
 
     def _in_one_piece(self, sizes: Mapping[Key, int], beside: Buffer) -> set[Key]:
-        """All of them anew, behind each other, and apart from the free vectors ``beside`` if there is room."""
+        """Place all buffers anew, contiguously and apart from ``beside`` if there is room; return their keys."""
         self._drop([*self._held])
         vectors = sum(sizes.values())
         self._pool.hold(beside)
@@ -63,7 +64,8 @@ class Buffers:
         return set(sizes)
 
     def _take(self, sizes: Mapping[Key, int]) -> set[Key] | None:
-        """Take buffers for the keys that are not held yet, and return these keys. Without room: None, and no change."""
+        """Take buffers for the keys that have none yet, and return these keys. Without room change nothing, return
+        None."""
         taken: dict[Key, Buffer] = {}
         for key in [key for key in sizes if key not in self._held]:
             buffer = self._pool.take(sizes[key])
@@ -76,8 +78,9 @@ class Buffers:
         return set(taken)
 
     def _waits(self, fresh: set[Key]) -> bool:
-        """Whether the largest of these buffers lies where one was that the step before gave back, for the sake of far
-        smaller ones whose content is kept."""
+        """Tell whether the largest new buffer overlaps one that the step before released.
+
+        This counts only if far smaller retained buffers, which could be loaded again, are the reason."""
         # In the order of the buffers: a set's own is another one in each process, and of equal ones the first counts.
         loaded = (buffer for key, buffer in self._held.items() if key in fresh)
         largest = max(loaded, key=lambda buffer: buffer.size, default=Buffer(0, 0))
@@ -88,18 +91,20 @@ class Buffers:
             for before in self._given_back)
 
     def _drop(self, keys: Sequence[Key]) -> None:
+        """Return the buffers of ``keys`` to the pool."""
         for key in keys:
             self._pool.release(self._held.pop(key))
 
     def release(self, key: Key) -> None:
-        """Give a buffer back: no later step needs its content, or not soon enough to keep it."""
+        """Give a buffer back, because no later step needs its content, or not soon enough to retain it."""
         self._given_back.append(self._held[key])
         self._drop([key])
 
 
 def kept(keys: Sequence[Hashable], count: int) -> list[bool]:
-    """For each use in ``keys``: whether its content is still in a buffer at the next use of that content. There are
-    ``count`` buffers, and a new content takes the one that was unused for longest."""
+    """Return, for each use in ``keys``, whether its content is still in a buffer at the next use of that content.
+
+    There are ``count`` buffers, and a new content takes the one that was unused for longest."""
     found = [False] * len(keys)
     recent: dict[Hashable, int] = {}  # content -> its latest use, the longest unused first
     for number, key in enumerate(keys):

@@ -1,4 +1,4 @@
-"""Emission: the steps of one layer as LIR, one after another; interleaving overlaps them."""
+"""Emission: the steps of one layer as LIR, one after another; interleaving (``interleave.py``) overlaps them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from weft.compiler import lir
 from weft.compiler.layers.hir import Load, Saved
 from weft.compiler.layers.taps import Pass, Steps, rows
-from weft.compiler.lir import Address, Settings, Space
+from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
 from weft.compiler.memory.places import DramAddress
 from weft.compiler.quantize.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.numbers import LayerQuantization
@@ -30,28 +30,32 @@ from weft.tmodel.window import Size
 Operations = Iterator[lir.Operation]
 
 PIECE_VECTORS = 64
-"""What is rounded leaves and comes in again by pieces of so many vectors, or a row: short beside a tile, long beside
-what a move costs."""
+"""The vectors, or a row if longer, by which a result is rounded within the layer.
+
+A piece is requantized and loaded back while the next one is requantized. It is short beside a tile and long beside the
+cost of a move."""
 
 
 @dataclass(frozen=True)
 class Pools:
-    """Free local memory and accumulators, handed on from layer to layer."""
+    """The free vectors of local memory and accumulators, handed on from layer to layer."""
 
     local: Pool
     accumulators: Pool
 
 
 class Streamed(NamedTuple):
-    """What a MatMul walks over, and its settings."""
+    """The walk of one MatMul, and the values of its Configure registers."""
 
     walk: PairedWalk
     settings: Settings
 
 
 class LayerEmitter:
-    """One layer. ``homes`` are places in the DRAMs, ``residents`` bases in local memory, by Var name;
-    ``copy``: where DRAM0 holds all Consts, if it does."""
+    """The emitter of one layer's LIR.
+
+    ``homes`` has addresses in the DRAMs and ``residents`` bases in local memory, by Var name; ``copy`` is the base of a
+    copy of all Consts in DRAM0, or None."""
 
     def __init__(self, shape: LayerShape, plan: Plan, ways: LayerQuantization, homes: Mapping[str, DramAddress],
                  residents: Mapping[str, int], pools: Pools, copy: int | None) -> None:
@@ -64,8 +68,9 @@ class LayerEmitter:
         self.walks: dict[tuple[int | Size, ...], list[Streamed]] = {}  # from base 0, by tap and pixels of both sides
 
     def operations(self) -> Operations:
-        """The layer from its first load to its last save. At the end it has given back all that it took of the
-        pools."""
+        """Yield the layer's operations from its first load to its last save.
+
+        At the end all that it took from the pools is given back."""
         self.free.hold(self.operand)
         yield from self.loader.operands(self.operand.base, self.ways)
         steps = layer_steps(self.shape, self.plan.tiling)
@@ -77,8 +82,10 @@ class LayerEmitter:
         self.free.release(self.operand)
 
     def _compute(self, prepared: Prepared) -> Operations:
-        """What a step computes, a few output tiles at a time. Those that it completes leave at once; where results are
-        rounded, behind the rounding of those after them, so that the way out need not wait until they are in again."""
+        """Yield what a step computes, a few output channel tiles at a time.
+
+        Complete tiles are saved at once. With rounding they are saved after the next tiles' rounding, so that the
+        requantizer need not wait until they are loaded back."""
         step = prepared.step
         if step.begins and step.first:
             taken = self.free.take(self.plan.need.accumulators)
@@ -97,12 +104,12 @@ class LayerEmitter:
             self.free.release(self.result)
 
     def _place(self, prepared: Prepared, tiles: tuple[int, int], box: Box, first: int) -> View:
-        """Where the pixels of a ``box`` of some output tiles lie, behind each other from ``first`` on."""
+        """Return where the pixels of ``box`` of some output channel tiles lie, from offset ``first`` on."""
         before = tiles[0] - prepared.step.region.tiles[0]
         return View(self.result.base + first + before * box.pixels, box.of(tiles))
 
     def _make(self, prepared: Prepared, tiles: tuple[int, int]) -> Operations:
-        """Results of the core, with residuals and rounding."""
+        """Yield the core's computation for some output channel tiles, with residuals and rounding."""
         step = prepared.step
         result = self._place(prepared, tiles, step.core, 0)
         core = result.box
@@ -119,14 +126,14 @@ class LayerEmitter:
             yield from self._round(prepared, result)
         elif self.layer.multiplies:
             factor = self._place(prepared, tiles, step.core, self.plan.need.core)
-            yield from move(False, core, prepared.residuals[0], factor, Space.ACCUMULATORS, self.arch,
+            yield from move(False, core, prepared.residuals[0], factor, ACCUMULATORS, self.arch,
                             self.ways.adds[0])
             yield from emit_multiply(result, factor, self.ways.simd[0], self.arch)
         elif not self.loader.preloads:
             yield from self._add(prepared, result, core, overwrite=False)
 
     def _move_out(self, prepared: Prepared, tiles: tuple[int, int]) -> Operations:
-        """What the SIMD unit does to finished results, and their saves."""
+        """Yield the SIMD unit's work on complete results, and their saves."""
         step = prepared.step
         if not step.complete:
             return
@@ -145,33 +152,38 @@ class LayerEmitter:
             yield from self._finish(prepared, result, before_pool=False)
 
     def _load(self, core: Box, strip: View, result: View) -> Operations:
+        """Yield the moves of a load core from an input tile into the accumulators."""
         assert isinstance(self.layer.core, Load)
         if self.layer.core.factors == (1, 1):
-            return move(False, core, strip, result, Space.ACCUMULATORS, self.arch, self.ways.core)
+            return move(False, core, strip, result, ACCUMULATORS, self.arch, self.ways.core)
         return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.ways.core)
 
     def _add(self, prepared: Prepared, result: View, box: Box, *, overwrite: bool) -> Operations:
-        """A ``box`` of the other Vars into the accumulators; the first of them may overwrite what was there."""
+        """Yield the moves that add a ``box`` of the further inputs to the accumulators.
+
+        With ``overwrite`` the first of them replaces what was there."""
         for number, (view, way) in enumerate(zip(prepared.residuals, self.ways.adds, strict=True)):
-            yield from move(False, box, view, result, Space.ACCUMULATORS, self.arch, way,
+            yield from move(False, box, view, result, ACCUMULATORS, self.arch, way,
                             accumulate=number > 0 or not overwrite)
 
     def _round(self, prepared: Prepared, result: View) -> Operations:
-        """Out of the accumulators and in again, and the other Vars behind: by pieces, so that one comes in while the
-        next ones leave."""
-        view, space = View(prepared.rounded, result.box), Space.ACCUMULATORS
+        """Yield the moves that round a result: requantize it, load it back, and add the residuals.
+
+        They go piece by piece, so that one is loaded while the next ones are requantized."""
+        view = View(prepared.rounded, result.box)
 
         def move_out(box: Box) -> Operations:
             for piece in pieces(box):
-                yield from move(True, piece, view, result, space, self.arch, self.ways.rounding,
+                yield from move(True, piece, view, result, ACCUMULATORS, self.arch, self.ways.rounding,
                                 relu=self.layer.rounds_relu)
 
         yield from self._scaled(prepared, result.box, 0, move_out)
         for piece in pieces(result.box):
-            yield from move(False, piece, view, result, space, self.arch, self.ways.core)
+            yield from move(False, piece, view, result, ACCUMULATORS, self.arch, self.ways.core)
             yield from self._add(prepared, result, piece, overwrite=False)
 
     def _mat_muls(self, prepared: Prepared, output: int, result: View) -> Operations:
+        """Yield a step's LoadWeights and MatMuls for one output channel tile."""
         step, block = prepared.step, self.shape.consts.blocks[output]
         tiles = block.chosen(step.inputs, step.taps)
         local = prepared.pieces[output] - block.piece(step.inputs, step.taps)[0]
@@ -187,25 +199,28 @@ class LayerEmitter:
                 streams = [Streamed(walk, self.together) for walk in repeated(stream.walk for stream in streams)]
             biased = first and block.biased
             if streams:
-                yield lir.LoadWeight(Address(Space.LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
+                yield lir.LoadWeight(Address(LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
             for span, settings in streams:
-                yield lir.MatMul(Address(Space.LOCAL, span.near), Address(Space.ACCUMULATORS, span.far), span.size,
+                yield lir.MatMul(Address(LOCAL, span.near), Address(ACCUMULATORS, span.far), span.size,
                                  settings, self.loader.preloads or not first, span.near_stride,
                                  span.far_stride, span.rows, span.near_pitch, span.far_pitch)
 
     def _spread_bias(self, block: OutputBlock, local: int, output: int, result: View) -> Operations:
-        """Set all pixels to the bias, or to zero, before the first tap: needed where no tap reaches every pixel."""
+        """Yield the MatMuls that set all pixels to the bias, or to zero, before the first tap.
+
+        They are needed if no tap reaches every pixel."""
         if block.biased:
-            yield lir.LoadWeight(Address(Space.LOCAL, local + block.bias), 1)
+            yield lir.LoadWeight(Address(LOCAL, local + block.bias), 1)
         corner = result.address(output, result.box.rows[0], result.box.columns[0])
         # A size field need not count beyond the smaller of both memories.
         for low, high in groups(result.box.pixels, self.arch.local_depth):
-            yield lir.MatMul(None, Address(Space.ACCUMULATORS, corner + low), high - low, self.together,
+            yield lir.MatMul(None, Address(ACCUMULATORS, corner + low), high - low, self.together,
                              self.loader.preloads)
 
     def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> list[Streamed]:
-        """What one tap of the kernel walks over, or the taps of a pass: input in local memory, output in
-        accumulators."""
+        """Return the walks of a weight tile's MatMuls: input in local memory, output in accumulators.
+
+        A weight tile is one tap of the kernel, or the taps of a depthwise pass."""
         key = tile.tap, tile.taps, result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
         if key not in self.walks:
             both = replace(strip, base=0), replace(result, base=0)
@@ -217,8 +232,9 @@ class LayerEmitter:
                 for walk, settings in self.walks[key]]
 
     def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[PairedWalk]:
-        """The walks of a tap from the first input tile to the first output tile. Pixels for which the tap falls into
-        padding are left out."""
+        """Yield the walks of a tap, from the first input channel tile to the first output channel tile.
+
+        Pixels for which the tap falls into padding are left out."""
         core, box = self.layer.core, result.box
         window, size = core.window, core.input.size
         rows, columns = (window.outputs(axis, tap[axis], *span, size[axis])
@@ -235,8 +251,9 @@ class LayerEmitter:
             yield span._replace(near=near + span.near, far=far + span.far)
 
     def _pass_spans(self, part: Pass, strip: View, result: View) -> Iterator[Streamed]:
-        """The walks of a depthwise pass, as :meth:`_first_spans`: one for each result that the steps of others pass
-        by. Beyond the ends of its rows a pass meets zeros."""
+        """Yield the walks of a depthwise pass for the first channel tile, each with its registers.
+
+        There is one for each result that the step of others skips. Beyond the ends of its rows a pass meets zeros."""
         core, box, taps = self.layer.core, result.box, self.arch.depthwise_taps
         window = core.window
         low, high = window.outputs(0, part.tap[0], *box.rows, core.input.size[0])
@@ -251,13 +268,15 @@ class LayerEmitter:
             yield Streamed(walk, self._multiplied(taps - part.taps + row.origin + 1, row.dropped))
 
     def _multiplied(self, origin: int, dropped: int) -> Settings:
-        """The settings of a MatMul."""
+        """Return the Configure registers of a MatMul, with the origin and dropped results of a pass."""
         if not self.arch.depthwise_taps:
             return self.ways.mat_mul
         return Settings((*self.ways.mat_mul, (Register.TAP_ORIGIN, origin), (Register.TAP_DROPPED, dropped)))
 
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
-        """Before the first save the layer's limit or slope, once; then the saves."""
+        """Yield the saves before or after the max pool.
+
+        Before the first save comes the layer's elementwise operation, once."""
         if (before_pool == self.layer.saves_before_pool and self.layer.elementwise is not None
                 and self.operand.size):
             yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, self.ways.simd[0],
@@ -267,14 +286,14 @@ class LayerEmitter:
                 yield from self._save(prepared, result, save, number)
 
     def _save(self, prepared: Prepared, result: View, save: Saved, number: int) -> Operations:
-        """Out of the accumulators into local memory, and on to the DRAMs where the Var is not resident."""
+        """Yield the moves that requantize a result into local memory and, unless it is pinned, on to DRAM."""
         var, rounds = save.var, self.layer.rounding is not None
         resident = var.root in self.residents
         view = whole(var, self.residents[var.root], self.arch) if resident else prepared.stagings[var.name]
 
         def move_out(box: Box) -> Operations:
             for piece in pieces(box) if rounds else [box]:
-                yield from move(True, piece, view, result, Space.ACCUMULATORS, self.arch,
+                yield from move(True, piece, view, result, ACCUMULATORS, self.arch,
                                 self.ways.requantizations[number],
                                 relu=save.relu)
 
@@ -284,23 +303,24 @@ class LayerEmitter:
 
     @staticmethod
     def _scaled(prepared: Prepared, box: Box, way: int, move_out: Callable[[Box], Operations]) -> Operations:
-        """What takes a ``box`` out on the layer's way number ``way``; tiles that share their scales leave together,
-        behind what loads them."""
+        """Yield LoadScales and the moves of ``box`` that need them, for the layer's requantization number ``way``.
+
+        Channel tiles that share their scales are moved together."""
         for scales, group in itertools.groupby(range(*box.tiles), prepared.scales.get):
             tiles = [*group]
             if scales is not None:
-                yield lir.LoadScale(Address(Space.LOCAL, scales + way * SCALE_VECTORS))
+                yield lir.LoadScale(Address(LOCAL, scales + way * SCALE_VECTORS))
             yield from move_out(box.of((tiles[0], tiles[-1] + 1)))
 
 
 def by_pieces(view: View) -> Iterator[View]:
-    """The same, tile by tile: each lies behind the one before."""
+    """Yield the pieces of a view, channel tile by channel tile."""
     for tile in range(*view.box.tiles):
         for box in pieces(view.box.of((tile, tile + 1))):
             yield View(view.address(tile, box.rows[0], box.columns[0]), box)
 
 
 def pieces(box: Box) -> list[Box]:
-    """A box cut between its rows, so that one piece can follow another from unit to unit."""
+    """Return a box cut between its rows, so that units can work on different pieces at the same time."""
     row = box.vectors // (box.rows[1] - box.rows[0])
     return [replace(box, rows=rows) for rows in groups(box.rows[1], part_count(PIECE_VECTORS, row), box.rows[0])]

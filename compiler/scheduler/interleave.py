@@ -1,11 +1,11 @@
-"""Interleaving: operations in the order in which they would start on a machine with endless queues.
+"""Interleaving: sort operations by the cycle in which they would start on a machine with endless queues.
 
 The machine takes instructions in order and its queues are short, so a program is fast when each instruction stands
 where its unit gets to it. One forward pass gives every operation its start: its unit takes operations in the order in
-which they were emitted, and an operation waits until those before it that it conflicts with are done, as the
-interlock decides it (the whole range from an access's first to its last vector counts). Then operations are sorted by
-start. What conflicts never changes places, for it starts strictly later; so the program means the same.
-"""
+which they were emitted, and an operation waits until those before it that it conflicts with are done, as the interlock
+decides it (the whole range from an access's first to its last vector counts). Then operations are sorted by start.
+Conflicting operations never change places, because the later one starts strictly later; so the program means the
+same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from weft.compiler import lir
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, Address
 from weft.cycles.jit import entry, kernel
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
@@ -31,11 +31,12 @@ from weft.hw.contract.timing import (
 from weft.hw.contract.units import Memory, clients, unit_names
 
 SIMD_CYCLES = 2
-"""For a vector beside the array, whose MatMuls have the banks of the accumulators first: 1.4 to 2.7 in RTL."""
+"""The modelled cycles of a SIMD operation on one vector while MatMuls run: 1.4 to 2.7 in RTL.
 
-_MEMORIES = (Space.LOCAL, Space.ACCUMULATORS, Space.DRAM0, Space.DRAM1)
-_MEMORY = {space: number for number, space in enumerate(_MEMORIES)}
-_WINDOW = {Space.DRAM0: "dram0", Space.DRAM1: "dram1"}
+MatMuls have priority at the banks of the accumulators."""
+
+_MEMORIES = tuple(Memory)
+_NUMBER = {memory.value: number for number, memory in enumerate(_MEMORIES)}
 _COLUMNS = ("unit", "joined", "cycles", "latency", "read", "read_first", "read_last", "write", "write_first",
             "write_last")
 _UNIT, _JOINED, _CYCLES, _LATENCY, _READ, _WRITE = (_COLUMNS.index(name) for name in (
@@ -46,12 +47,12 @@ Row = tuple[int, ...]
 
 
 def interleave(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
-    """The new order, as indices into ``operations``."""
+    """Return the new order, as indices into ``operations``."""
     return np.argsort(start_cycles(operations, arch), kind="stable")
 
 
 def start_cycles(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
-    """[operations]: when each would start; a SIMD loop starts as a whole."""
+    """Return [operations]: the cycle in which each would start; a SIMD loop starts as a whole."""
     units = {name: number for number, name in enumerate(unit_names(arch))}
     rows = _Rows(arch, units).table(operations)
     ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (_READ, _WRITE)) + 1
@@ -60,10 +61,9 @@ def start_cycles(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
 
 
 def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
-    """[memory, unit, whether it writes]: the unit touches the memory in this way at all."""
-    names = (Memory.LOCAL, Memory.ACCUMULATORS, Memory.DRAM0, Memory.DRAM1)
-    touched = np.zeros((len(names), len(units), 2), np.bool_)
-    for number, memory in enumerate(names):
+    """Return [memory, unit, writes]: whether the unit reads (0) or writes (1) the memory at all."""
+    touched = np.zeros((len(_MEMORIES), len(units), 2), np.bool_)
+    for number, memory in enumerate(_MEMORIES):
         for writes in (False, True):
             for name in clients(arch, memory, writes=writes):
                 touched[number, units[name], int(writes)] = True
@@ -71,12 +71,12 @@ def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
 
 
 class _Rows:
-    """Operations as rows of integers: unit, times, what is read and what is written."""
+    """The translation of operations into rows of integers: unit, times, what is read and what is written."""
 
     def __init__(self, arch: Arch, units: Mapping[str, int]) -> None:
         self.units = units
         self.arch = arch
-        self.port = dict.fromkeys(_WINDOW, "dram") if arch.shared_dram else _WINDOW
+        self.port = {window: "dram" if arch.shared_dram else window for window in (DRAM0, DRAM1)}
         self.array = LOCAL_READ_LATENCY + array_latency(arch)
         # Fixed-point programs keep the order that they had before machines came whose moves take longer.
         whole = arch.scheme.per_lane
@@ -86,16 +86,18 @@ class _Rows:
         self.iterations = 1
 
     def table(self, operations: Sequence[lir.Operation]) -> np.ndarray:
-        """[operations, _COLUMNS]."""
+        """Return [operations, _COLUMNS]."""
         rows = [self.ROW[type(operation)](self, operation) for operation in operations]
         return np.array(rows, np.int64).reshape(-1, len(_COLUMNS))
 
     @staticmethod
     def _range(address: Address, size: int, stride: int, rows: int = 1, pitch: int = 0) -> Row:
-        return (_MEMORY[address.space], address.offset,
+        """Return (memory, first vector, last vector) of a strided access."""
+        return (_NUMBER[address.memory], address.offset,
                 address.offset + (size - 1) * stride + (rows - 1) * pitch)
 
     def _mat_mul(self, entry: lir.MatMul) -> Row:
+        """Return the row of a MatMul."""
         read = _NONE if entry.local is None else self._range(entry.local, entry.size, entry.local_stride, entry.rows,
                                                              entry.local_pitch)
         write = self._range(entry.accumulator, entry.size, entry.accumulator_stride, entry.rows,
@@ -103,23 +105,26 @@ class _Rows:
         return self.units["mat_mul"], 0, entry.size * entry.rows, self.array, *read, *write
 
     def _load_weight(self, entry: lir.LoadWeight) -> Row:
+        """Return the row of a LoadWeight."""
         read = self._range(entry.local, entry.size, 1)
         cycles = load_weight_cycles(self.arch, entry.size + entry.zero_bias)
         return self.units["load_weight"], 0, cycles, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _data_move(self, entry: lir.DataMove) -> Row:
+        """Return the row of a DataMove."""
         near = self._range(entry.local, entry.size, entry.local_stride, entry.rows, entry.local_pitch)
         far = self._range(entry.far, entry.size, entry.far_stride, entry.rows, entry.far_pitch)
         read, write = (far, near) if entry.to_local else (near, far)
         vectors = entry.size * entry.rows
-        if entry.far.space is Space.ACCUMULATORS:
+        if entry.far.memory == ACCUMULATORS:
             unit, latency = ("move_out", self.leave) if entry.to_local else ("move_in", self.enter)
             return self.units[unit], 0, vectors, latency, *read, *write
-        unit = f"{self.port[entry.far.space]}_{'read' if entry.to_local else 'write'}"
+        unit = f"{self.port[entry.far.memory]}_{'read' if entry.to_local else 'write'}"
         beats = math.ceil(vectors * self.arch.vector_beats)
         return self.units[unit], 0, beats, EXPECTED.read_latency, *read, *write
 
     def _simd(self, entry: lir.Simd) -> Row:
+        """Return the row of a SIMD operation; in a loop it covers all iterations."""
         count, joined = (self.iterations, 1) if self.body else (1, 0)
         self.body = max(0, self.body - 1)
         read = _NONE if entry.read is None else self._range(entry.read, 1 if entry.hold else count, entry.read_stride)
@@ -127,18 +132,22 @@ class _Rows:
         return self.units["simd"], joined, count * SIMD_CYCLES, ACCUMULATOR_READ_LATENCY, *read, *write
 
     def _simd_loop(self, entry: lir.SimdLoop) -> Row:
+        """Return the row of a SIMD loop's header, and remember the loop for its body."""
         self.body, self.iterations = entry.body, entry.iterations
         return self.units["simd"], 0, 1, ACCUMULATOR_READ_LATENCY, *_NONE, *_NONE
 
     def _load_lut(self, entry: lir.LoadLut) -> Row:
+        """Return the row of a LoadLUT."""
         read = self._range(entry.local, entry.size, 1)
         return self.units["simd"], 0, entry.size, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _load_scale(self, entry: lir.LoadScale) -> Row:
+        """Return the row of a LoadScale."""
         read = self._range(entry.local, SCALE_VECTORS, 1)
         return self.units["move_out"], 0, SCALE_VECTORS + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _load_activation_table(self, entry: lir.LoadActivationTable) -> Row:
+        """Return the row of a LoadActivationTable."""
         read = self._range(entry.local, TABLE_ENTRIES, 1)
         return self.units["move_out"], 0, TABLE_ENTRIES + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
@@ -151,7 +160,7 @@ class _Rows:
 
 @kernel
 def _free_after(start, range_, writes, unit, touches, bases, read_until, written_until):  # type: ignore
-    """When ``unit`` may touch a range: after what it conflicts with, and not before ``start``."""
+    """Return the cycle from which ``unit`` may touch a range: after what it conflicts with, at least ``start``."""
     memory = range_[0]
     if memory < 0:
         return start
@@ -168,7 +177,7 @@ def _free_after(start, range_, writes, unit, touches, bases, read_until, written
 
 @kernel
 def _hold(range_, unit, bases, until, done):  # type: ignore
-    """Note that ``unit`` is at work on a range until ``done``."""
+    """Note that ``unit`` is at work on a range until cycle ``done``."""
     if range_[0] >= 0:
         base = bases[range_[0]]
         until[unit, base + range_[1]:base + range_[2] + 1] = done
@@ -176,11 +185,11 @@ def _hold(range_, unit, bases, until, done):  # type: ignore
 
 @entry
 def _starts(rows, bases, touches, mat_mul, load_weight):  # type: ignore
-    """Start of every operation, in cycles. ``bases`` puts the memories behind each other in one array of vectors.
+    """Return the start of every operation in cycles.
 
-    A SIMD loop, header and body, starts as one. A MatMul starts after the loads before it; a load after the MatMuls
-    before it have, which take over the weights as they start.
-    """
+    ``bases`` puts the memories one after the other in one array of vectors. A SIMD loop, header and body, starts as
+    one. A MatMul starts after the loads of weights before it; such a load starts after the MatMuls before it have
+    started, because these take over the weights as they start."""
     units = touches.shape[1]
     read_until, written_until = np.zeros((units, bases[-1]), np.int64), np.zeros((units, bases[-1]), np.int64)
     free = np.zeros(units, np.int64)

@@ -1,8 +1,7 @@
-"""A program that nothing loads is refused, as soon as it is known to be so long.
+"""Refuse programs that are too long to be loaded, as soon as their length is known.
 
 The limit is the loader's, the same for the golden machine, RTL and boards; a board may have less room, which its driver
-says. What a network needs at least is known from its weights: a MatMul for every tile of them that is not all zero.
-"""
+says. The weights tell a least length: a MatMul for every weight tile that is not all zero."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ from weft.hw.contract.isa import Isa
 from weft.tmodel.checks import MOST_PROGRAM_BYTES
 
 MARGIN = 2
-"""How much shorter than the limit a program must be expected to be on a machine that is named as the way out."""
+"""The ratio of the limit to a program's expected length on a machine that the error message recommends."""
 
 
 def check_layers(layers: Layers, constants: Mapping[str, np.ndarray], arch: Arch) -> None:
-    """Raise CompileError where weights and max pools alone make too long a program."""
+    """Raise CompileError if weights and max pools alone make the program too long."""
     tiles = {core.weights: _weight_tiles(constants[core.weights], core.group, arch)
              for core in (layer.core for layer in layers) if isinstance(core, Convolution)}
     least = sum(tiles[layer.core.weights] for layer in layers if isinstance(layer.core, Convolution))
@@ -37,16 +36,17 @@ def most_instructions(arch: Arch) -> int:
 
 
 def check_length(instructions: int, arch: Arch) -> None:
-    """Raise CompileError where a program of so many instructions, or more, is too long."""
+    """Raise CompileError if a program of so many instructions is too long."""
     size = instructions * Isa(arch).instruction_bytes
     if size > MOST_PROGRAM_BYTES:
         raise _too_long(size, arch)
 
 
 def _weight_tiles(weights: np.ndarray, group: int, arch: Arch) -> int:
-    """Tiles of lanes x lanes weights [out, in / group, height, width] that are not all zero. Groups lie behind each
-    other, so that a tile may hold several of them; these are counted where they do not share a tile. A depthwise pass
-    is one for several taps of a row."""
+    """Return the number of weight tiles [lanes, lanes] that are not all zero; for passes, the number of passes.
+
+    ``weights`` is [out, in / group, height, width]. With groups several may share a tile; only tiles are counted then.
+    A depthwise pass takes several taps of a row."""
     (outputs, inputs), lanes = weights.shape[:2], arch.array_size
     if group > 1:
         height, width = weights.shape[2:]
@@ -58,8 +58,9 @@ def _weight_tiles(weights: np.ndarray, group: int, arch: Arch) -> int:
 
 
 def _maxima(layer: Layer, pool: MaxPool, arch: Arch) -> int:
-    """SIMD instructions of a max pool whose windows are too large for a loop: each pixel of each window but the first
-    is one."""
+    """Return the SIMD instructions of a max pool whose windows are too large for a loop; 0 if a loop fits.
+
+    Each pixel of each window but the first takes one."""
     if math.prod(pool.window.kernel) <= arch.simd_loop_depth:
         return 0
     maxima = pool.window.work(layer.core.size, pool.size) - math.prod(pool.size)
@@ -67,7 +68,9 @@ def _maxima(layer: Layer, pool: MaxPool, arch: Arch) -> int:
 
 
 def _too_long(size: int, arch: Arch) -> CompileError:
-    """Name machines of the same numbers whose arrays are so large that the program is short enough there."""
+    """Return the error for a program of ``size`` bytes.
+
+    It names presets with the same number scheme whose larger arrays make the program short enough."""
     alike = {name: preset for name in presets()
              if (preset := Arch.load(name)).scheme.kind is arch.scheme.kind}
     fitting = [name for name, preset in alike.items()

@@ -1,4 +1,4 @@
-"""What a step needs in local memory: buffers for it, and the loads that fill them."""
+"""What a step needs in local memory: its buffers, and the loads that fill them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from weft.compiler import lir
 from weft.compiler.layers.hir import Product, Var
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.places import DramAddress
+from weft.compiler.quantize.consts import KEYS
 from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import transfer, whole
@@ -27,15 +28,18 @@ KEPT = STRIP, WEIGHTS, SCALES, ROUNDED
 """Kinds of buffers whose content may serve a later step too."""
 
 LOAD_VECTORS = 64
-"""Weights of several output tiles load together up to this size: long enough to use the bus well, short enough to
-arrive early."""
+"""The vectors up to which weights of several output channel tiles are loaded together.
+
+Long loads use the bus well, short ones arrive early."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A step with its buffers: input, weights (where each output tile's piece begins), what LoadScale reads for each
-    output tile, where the tiles that leave together are rounded, other Vars, and the outputs on their way to DRAM0, by
-    name."""
+    """A step with the places of its buffers.
+
+    ``strip``: the input. ``pieces``: base of the weights by output channel tile. ``scales``: base of what LoadScale
+    reads by output channel tile. ``rounded``: base of the buffer in which results are rounded. ``residuals``: the
+    further inputs. ``stagings``: outputs on their way to DRAM, by name."""
 
     step: TileStep
     strip: View
@@ -48,24 +52,28 @@ class Prepared:
 
 @dataclass
 class WeightSource:
-    """Which DRAM the weights of a layer are read from: DRAM1. Where DRAM0 holds a ``copy`` of all Consts (its base),
-    each load takes the DRAM that has read less for this layer so far. ``read``: vectors, by DRAM."""
+    """The DRAM from which a layer's weights are read: DRAM1, unless DRAM0 holds a ``copy`` of all Consts.
+
+    With a copy (``copy`` is its base), each load takes the DRAM that has read less for this layer so far. ``read``:
+    vectors by DRAM."""
 
     copy: int | None
-    read: Counter[Space] = field(default_factory=Counter)
+    read: Counter[str] = field(default_factory=Counter)
 
     def address(self, far: int, size: int) -> Address:
-        """Where to load Consts from that lie at ``far`` in DRAM1."""
-        if self.copy is not None and self.read[Space.DRAM0] + size <= self.read[Space.DRAM1]:
-            self.read[Space.DRAM0] += size
-            return Address(Space.DRAM0, self.copy + far)
-        self.read[Space.DRAM1] += size
-        return Address(Space.DRAM1, far)
+        """Return where to load ``size`` vectors of Consts from that lie at ``far`` in DRAM1; count them."""
+        if self.copy is not None and self.read[DRAM0] + size <= self.read[DRAM1]:
+            self.read[DRAM0] += size
+            return Address(DRAM0, self.copy + far)
+        self.read[DRAM1] += size
+        return Address(DRAM1, far)
 
 
 class Loader:
-    """Of one layer. ``homes`` are places in the DRAMs, ``residents`` bases in local memory, by Var name; ``pool`` is
-    the local memory that is free, ``copy`` where DRAM0 holds all Consts, if it does."""
+    """The loads of one layer.
+
+    ``homes`` has addresses in the DRAMs and ``residents`` bases in local memory, by Var name. ``pool`` is the free
+    local memory, ``copy`` the base of a copy of all Consts in DRAM0, or None."""
 
     def __init__(self, shape: LayerShape, plan: Plan, homes: Mapping[str, DramAddress], residents: Mapping[str, int],
                  pool: Pool, copy: int | None) -> None:
@@ -79,34 +87,48 @@ class Loader:
         self.loads: list[lir.Operation] = []
 
     def operands(self, base: int, ways: LayerQuantization) -> Iterator[lir.Operation]:
-        """The SIMD unit's constants: lookup tables, or operands to accumulators from ``base`` on; or the table that the
-        layer's results leave by."""
+        """Yield the loads of the layer's lookup tables, activation table, or SIMD constants.
+
+        Constants go on to the accumulators, from ``base`` on."""
         consts = self.shape.consts
         key = Key(OPERAND, None)
-        near = Address(Space.LOCAL, self.buffers.claim({key: consts.local_vectors})[0][key])
+        near = Address(LOCAL, self.buffers.claim({key: consts.local_vectors})[0][key])
         if consts.operands:
-            yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand), consts.operands)
-            yield lir.DataMove(False, near, Address(Space.ACCUMULATORS, base), consts.operands, ways.operand)
+            yield lir.DataMove(True, near, Address(DRAM1, consts.operand), consts.operands)
+            yield lir.DataMove(False, near, Address(ACCUMULATORS, base), consts.operands, ways.operand)
         if ways.load_table:
-            yield lir.DataMove(True, near, Address(Space.DRAM1, consts.operand), TABLE_ENTRIES)
+            yield lir.DataMove(True, near, Address(DRAM1, consts.operand), TABLE_ENTRIES)
             yield lir.LoadActivationTable(near, ways.load_table)
-        depth = self.arch.lut_depth
-        for number in range(consts.tables if self.layer.lookup is not None else 0):
-            table = Address(Space.LOCAL, near.offset + number * depth % consts.local_vectors)
-            yield lir.DataMove(True, table, Address(Space.DRAM1, consts.operand + number * depth), depth)
-            yield lir.LoadLut(table, number, depth)
+        if self.layer.lookup is not None:
+            yield from self._tables(near, self.arch.lut_depth)
         self.buffers.release(key)
+
+    def _tables(self, near: Address, depth: int) -> Iterator[lir.Operation]:
+        """Yield the loads of the lookup tables, by way of ``near``.
+
+        That of keys is read as far as the others: behind its own entries lie those of the table of values, with which
+        it is moved if there is room for both."""
+        consts = self.shape.consts
+        apart = consts.local_vectors > depth
+        for number in range(consts.tables):
+            offset, size = consts.table_piece(number, depth)
+            size = size if number else min(KEYS + depth, consts.local_vectors)
+            table = Address(LOCAL, near.offset + (offset if apart else 0))
+            if number != 1 or not apart:
+                yield lir.DataMove(True, table, self.source.address(consts.operand + offset, size), size)
+            yield lir.LoadLut(table, number, depth)
 
     @property
     def preloads(self) -> bool:
-        """Whether residuals enter the accumulators before the core's result, which is then added to them. So nothing
-        waits for them at the end."""
+        """Whether residuals are loaded into the accumulators before the core's result is added to them.
+
+        Then no residual has to be waited for at the end."""
         rounds = self.layer.rounding is not None
         return bool(self.layer.adds) and not (self.shape.loads or self.layer.multiplies or rounds)
 
     # -- buffers ---------------------------------------------------------------------------------------------------
     def endings(self, steps: list[TileStep]) -> list[list[Key]]:
-        """[steps]: the buffers to release after each step, because no later step would find their content."""
+        """Return [steps]: the buffers to release after each step, as no later step would find their content."""
         keys = [[*self._sizes(step)] for step in steps]
         found = [[key for key in own if key.kind not in KEPT] for own in keys]
         counts = self.tiling.buffers, self.tiling.weight_slots, self.tiling.buffers, 1
@@ -118,11 +140,12 @@ class Loader:
         return found
 
     def release(self, keys: list[Key]) -> None:
+        """Release buffers after a step."""
         for key in keys:
             self.buffers.release(key)
 
     def _sizes(self, step: TileStep) -> dict[Key, int]:
-        """The buffers of a step."""
+        """Return the buffers that a step needs, with their sizes in vectors."""
         found = {}
         if self.layer.core.input.root not in self.residents:
             # As large as the largest where results are rounded, so that one finds room where another was.
@@ -143,16 +166,16 @@ class Loader:
         return found
 
     def _staged(self, step: TileStep) -> dict[str, Box]:
-        """What goes to DRAM0 after this step, by the output's name."""
+        """Return what is written to DRAM after this step, by the output's name."""
         return {save.var.name: step.core if save.before_pool else step.region
                 for save in self.shape.streamed_outputs if step.complete and (step.last or save.before_pool)}
 
     def _adds_in(self, step: TileStep) -> bool:
-        """Whether the other Vars come into the accumulators in this step."""
+        """Tell whether the further inputs are loaded into the accumulators in this step."""
         return step.begins if self.preloads else step.complete
 
     def _pieces(self, step: TileStep) -> list[tuple[int, int]]:
-        """Offsets of the weights of each output tile; remembered."""
+        """Return the offsets [start, end) of the weights of each of the step's output channel tiles; cached."""
         key = step.region.tiles, step.inputs, step.taps
         if key not in self.pieces:
             self.pieces[key] = [block.piece(step.inputs, step.taps)
@@ -161,7 +184,7 @@ class Loader:
 
     # -- loads -----------------------------------------------------------------------------------------------------
     def prepare(self, step: TileStep) -> Prepared:
-        """Claim the buffers of a step; ``loads`` then fill them."""
+        """Claim the buffers of a step and return their places; ``loads`` then has the moves that fill them."""
         bases, fresh = self.buffers.claim(self._sizes(step))
         self.loads = []
         places = {key.kind: (base, key in fresh) for key, base in bases.items()}
@@ -172,10 +195,13 @@ class Loader:
                         {name: View(bases[Key(STAGING, name)], box) for name, box in self._staged(step).items()})
 
     def _strip(self, step: TileStep, place: tuple[int, bool] | None) -> View:
+        """Return the place of the step's input tile; add its loads."""
         return self._view(self.layer.core.input, step.strip, place)
 
     def _view(self, var: Var, box: Box, place: tuple[int, bool] | None) -> View:
-        """Where a box of a Var lies: in its buffer, or as it is resident."""
+        """Return where a box of a Var lies: in its buffer, after adding the loads, or pinned in local memory.
+
+        ``place`` is the buffer's base and whether it must be filled; None for a pinned Var."""
         if place is None:
             return whole(var, self.residents[var.root], self.arch)
         view = View(place[0], box)
@@ -184,13 +210,13 @@ class Loader:
         return view
 
     def _load(self, var: Var, box: Box, view: View) -> None:
-        """A box of a Var out of the DRAMs."""
+        """Add the moves that load a box of a Var from the DRAMs."""
         for load in transfer(True, box, view, var, self.homes[var.root], self.arch):
-            self.source.read[load.far.space] += load.size * load.rows
+            self.source.read[load.far.memory] += load.size * load.rows
             self.loads.append(load)
 
     def _pieces_at(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
-        """Where each output tile's weights lie."""
+        """Return the base of the weights of each of the step's output channel tiles; add their loads."""
         core, lanes = self.layer.core, self.arch.array_size
         if isinstance(core, Product):
             rows = step.inputs[0] * lanes, min(step.inputs[1] * lanes, core.weights.height)
@@ -199,8 +225,10 @@ class Loader:
         return self._weights(step, *place) if place else {}
 
     def _weights(self, step: TileStep, base: int, fill: bool) -> dict[int, int]:
-        """Weights out of DRAM1; small ones load together. Where weights come from both DRAMs, loads are short and each
-        takes the port that has moved less, so that no step waits for one port while the other is idle."""
+        """Return the base of each output channel tile's weights; add their loads from DRAM, small ones joined.
+
+        If weights come from both DRAMs, loads are short and each takes the port that has moved less. So no step waits
+        for one port while the other is idle."""
         pieces: dict[int, int] = {}
         joined: list[list[int]] = []  # local address, DRAM1 address and size of each load
         for output, (start, end) in zip(range(*step.region.tiles), self._pieces(step), strict=True):
@@ -210,13 +238,13 @@ class Loader:
             joined[-1][2] += end - start
             base += end - start
         most = self.arch.local_depth if self.source.copy is None else LOAD_VECTORS
-        self.loads += [lir.DataMove(True, Address(Space.LOCAL, near + low), self.source.address(far + low, high - low),
+        self.loads += [lir.DataMove(True, Address(LOCAL, near + low), self.source.address(far + low, high - low),
                                     high - low)
                        for near, far, size in joined if fill for low, high in groups(size, most)]
         return pieces
 
     def _scales(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
-        """Where the scales of each output tile lie: out of Consts, or a Var."""
+        """Return where the scales of each output channel tile lie; add their loads, from Consts or from a Var."""
         if self.layer.factors is not None and step.complete:
             view = self._view(self.layer.factors, Box(step.region.tiles, (0, 1), (0, SCALE_VECTORS)), place)
             return {output: view.address(output, 0, 0) for output in range(*step.region.tiles)}
@@ -225,12 +253,12 @@ class Loader:
         base, consts = place[0], self.shape.consts
         start, end = consts.scale_piece(step.region.tiles)
         if place[1]:
-            self.loads.append(lir.DataMove(True, Address(Space.LOCAL, base), self.source.address(
+            self.loads.append(lir.DataMove(True, Address(LOCAL, base), self.source.address(
                 consts.scale_base + start, end - start), end - start))
         return {output: base + consts.scales[output] - start for output in range(*step.region.tiles)}
 
     def _residuals(self, step: TileStep, place: tuple[int, bool] | None) -> tuple[View, ...]:
-        """The other Vars, streamed ones behind each other."""
+        """Return where the step's further inputs lie; add the loads of those that are not pinned."""
         if not self._adds_in(step):
             return ()
         base = place[0] if place else 0

@@ -1,4 +1,4 @@
-"""The free vectors of one memory. The least recently freed are handed out first, so loads rarely wait."""
+"""The free vectors of one memory. The least recently freed ones are handed out first, so loads rarely wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Buffer(NamedTuple):
-    """``size`` vectors from ``base``."""
+    """A buffer: ``size`` vectors from address ``base`` on."""
 
     base: int
     size: int
@@ -16,7 +16,7 @@ class Buffer(NamedTuple):
 
 @dataclass(slots=True)
 class _Segment:
-    """Vectors that were given back together; ``released`` counts up, None while they are held."""
+    """Vectors that were given back together; ``released`` is the time of that, None while they are in use."""
 
     base: int
     size: int
@@ -24,15 +24,17 @@ class _Segment:
 
 
 class Pool:
-    """Vectors 0..``depth`` - 1. The least recently freed ones are handed out first. So buffers go round the whole
-    memory, and a load rarely waits for the last user of its place."""
+    """The vectors 0..``depth`` - 1 of a memory, of which some are free.
+
+    The least recently freed ones are handed out first. So buffers go round the whole memory, and a load rarely waits
+    for the last user of its place."""
 
     def __init__(self, depth: int) -> None:
         self._segments = [_Segment(0, depth, 0)]
         self._now = 0
 
     def take(self, size: int) -> Buffer | None:
-        """``size`` free vectors in a row, None when there are none so many. A buffer of no vectors lies at 0."""
+        """Take ``size`` free vectors in a row, or return None if there are not so many. An empty buffer lies at 0."""
         if not size:
             return Buffer(0, 0)
         base, best = None, self._now + 1
@@ -48,8 +50,10 @@ class Pool:
         return Buffer(base, size)
 
     def _latest(self, first: int, size: int, bound: int) -> int:
-        """When the last of ``size`` vectors was freed, counted from the segment ``first`` on. ``bound`` where that is
-        not earlier than ``bound``, where one of them is held, or where memory ends before."""
+        """Return when the last of ``size`` vectors was freed, counted from the segment ``first`` on.
+
+        Return ``bound`` if that is not earlier than ``bound``, if one of them is in use, or if the memory ends
+        before."""
         latest = 0
         for index in range(first, len(self._segments)):
             segment = self._segments[index]
@@ -61,7 +65,7 @@ class Pool:
         return bound
 
     def largest(self) -> Buffer:
-        """The longest row of free vectors."""
+        """Return the longest row of free vectors."""
         best, run = Buffer(0, 0), Buffer(0, 0)
         for segment in self._segments:
             run = Buffer(run.base, run.size + segment.size) if segment.released is not None else Buffer(
@@ -70,15 +74,16 @@ class Pool:
         return best
 
     def hold(self, buffer: Buffer) -> None:
-        """Take just these vectors. They must be free."""
+        """Take exactly the vectors of ``buffer``, which must be free."""
         self._mark(buffer, None)
 
     def release(self, buffer: Buffer) -> None:
-        """Give back what was taken."""
+        """Give back the vectors of ``buffer``."""
         self._now += 1
         self._mark(buffer, self._now)
 
     def _mark(self, buffer: Buffer, released: int | None) -> None:
+        """Set the time ``released`` for a buffer's vectors, splitting segments at its ends."""
         if not buffer.size:
             return
         end = buffer.base + buffer.size
@@ -94,4 +99,5 @@ class Pool:
 
 
 def _base(segment: _Segment) -> int:
+    """Return a segment's base, as a sorting key."""
     return segment.base

@@ -1,4 +1,4 @@
-"""The scheduler: layers -> one list of LIR, each layer with the tiling that was chosen for it."""
+"""The scheduler: layers become one list of LIR operations, each layer with the tiling that was chosen for it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from weft.hw.contract.arch import Arch
 
 @dataclass(frozen=True)
 class Schedule:
-    """``operations`` in program order; ``layers`` [operations]: the number of each one's layer."""
+    """LIR ``operations`` in program order; ``layers`` [operations] has the number of each one's layer."""
 
     operations: tuple[lir.Operation, ...]
     layers: np.ndarray
 
     def text(self) -> str:
-        """One operation a line."""
+        """Return the operations as text, one a line."""
         return lir.program_text(self.operations)
 
 
 def schedule(numbers: Numbers, layout: MemoryPlan, arch: Arch) -> Schedule:
-    """Layer after layer."""
+    """Return the operations of all layers, layer after layer, before interleaving."""
     operations: list[lir.Operation] = []
     counts: list[int] = []
     pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
@@ -53,6 +53,6 @@ def schedule(numbers: Numbers, layout: MemoryPlan, arch: Arch) -> Schedule:
 
 
 def interleaved(plain: Schedule, arch: Arch) -> Schedule:
-    """The same operations in the order in which they start; see interleave.py."""
+    """Return the same operations in the order in which they start; see ``interleave.py``."""
     order = interleave(plain.operations, arch)
     return Schedule(tuple(plain.operations[index] for index in order), plain.layers[order])

@@ -1,27 +1,29 @@
-"""SIMD work on tiles in the accumulators: max pools, upper limits, leaky ReLUs. Needs one register."""
+"""SIMD work on tiles in the accumulators: max pools, upper limits, leaky ReLUs. It needs one register."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from weft.compiler.layers.hir import Gate, LeakyRelu, MaxPool, Minimum
-from weft.compiler.lir import Address, Operation, Settings, Simd, SimdLoop, Space
+from weft.compiler.lir import ACCUMULATORS, Address, Operation, Settings, Simd, SimdLoop
 from weft.compiler.tiling.spans import View, groups
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.walk import encodable
 
 INPUT, REGISTER, SECOND, PRODUCT = 0, 1, 2, 3
-"""SIMD sources: what the instruction reads, and the registers. One is enough; more save reads."""
+"""SIMD sources: what the instruction reads, and the registers. One register is enough; more save reads."""
 
 KEYS_AND_VALUES = 2
-"""Tables of a function that has a key for every argument."""
+"""The number of tables of a function that has a key for every argument, so that it needs no slopes."""
 
 
 def emit_pool(pool: MaxPool, source: View, result: View, settings: Settings, arch: Arch, *,
               continues: bool = False) -> Iterator[Operation]:
-    """The maximum of what every window reads in ``source``; runs of pixels whose windows are clipped alike share one
-    loop. Where it ``continues``, the maximum with what ``result`` holds."""
+    """Yield the operations that write the maximum of every window in ``source`` to ``result``.
+
+    Runs of pixels whose windows are clipped alike share one loop. With ``continues`` the maximum includes what
+    ``result`` holds."""
     box = result.box
     columns = _runs(pool, 1, box.columns, source.box.columns)
     for tile in range(*box.tiles):
@@ -36,21 +38,24 @@ def emit_pool(pool: MaxPool, source: View, result: View, settings: Settings, arc
 
 def emit_elementwise(operation: Minimum | Gate | LeakyRelu, operand: int, view: View, settings: Settings,
                      arch: Arch) -> Iterator[Operation]:
-    """An operation on every vector of a view, with its constant vectors from accumulator address ``operand`` on."""
+    """Yield an operation on every vector of a view; its constants lie at accumulator address ``operand``."""
     yield from BODIES[type(operation)](operand, view, settings, arch)
 
 
 def _minimum(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
-    address = Address(Space.ACCUMULATORS, view.base)
+    """Yield the operations that limit every vector of a view to a constant from above."""
+    address = Address(ACCUMULATORS, view.base)
     yield _fetch(operand, settings)
     body = [Simd(SimdOpcode.MIN, INPUT, REGISTER, 0, settings, address, address)]
     yield from _repeat(body, view.box.vectors, arch)
 
 
 def _gate(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
-    """x * min(max(x + offset, 0), limit); the constants are offset and limit. The register holds the offset, and in
-    each iteration what becomes the factor. The input of an instruction that reads nothing is 0."""
-    address, limit = (Address(Space.ACCUMULATORS, place) for place in (view.base, operand + 1))
+    """Yield x * min(max(x + offset, 0), limit) on every vector of a view; the constants are offset and limit.
+
+    The register holds the offset, and in each iteration what becomes the factor. The input of an instruction that reads
+    nothing is 0."""
+    address, limit = (Address(ACCUMULATORS, place) for place in (view.base, operand + 1))
     yield _fetch(operand, settings)
     body = [Simd(SimdOpcode.ADD, INPUT, REGISTER, REGISTER, settings, address),
             Simd(SimdOpcode.MAX, INPUT, REGISTER, REGISTER, settings),
@@ -60,16 +65,17 @@ def _gate(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[
 
 
 def _leaky_relu(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
-    """max(x, slope * x), the slope as a product of two for the sake of its precision. Where both have a register, a
-    vector is read twice. The product overwrites the first where there is no register for it: every iteration of a loop
-    finds it there again; without a loop it is fetched again."""
+    """Yield max(x, slope * x) on every vector of a view; the slope is a product of two constants, for precision.
+
+    If both constants have a register, a vector is read twice. Otherwise the product overwrites the first one. In a loop
+    every iteration finds it there again; without a loop it is fetched again."""
     loops = arch.simd_loop_depth >= 3
     apart = arch.simd_registers_depth >= (2 if loops else 3)
     product = PRODUCT if arch.simd_registers_depth >= 3 else REGISTER
     for low, high in [(0, view.box.vectors)] if apart or loops else groups(view.box.vectors, 1):
-        address = Address(Space.ACCUMULATORS, view.base + low)
+        address = Address(ACCUMULATORS, view.base + low)
         yield _fetch(operand, settings)
-        second = Address(Space.ACCUMULATORS, operand + 1)
+        second = Address(ACCUMULATORS, operand + 1)
         if apart:
             yield _fetch(operand + 1, settings, SECOND)
             body = [Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, product, settings, address),
@@ -83,17 +89,19 @@ def _leaky_relu(operand: int, view: View, settings: Settings, arch: Arch) -> Ite
 
 
 def emit_multiply(view: View, second: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
-    """view = view * second; both lie densely."""
-    left, right = (Address(Space.ACCUMULATORS, entry.base) for entry in (view, second))
+    """Yield the product of two views, vector by vector, into ``view``; both lie densely."""
+    left, right = (Address(ACCUMULATORS, entry.base) for entry in (view, second))
     body = [Simd(SimdOpcode.MOVE, INPUT, 0, REGISTER, settings, right),
             Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, 0, settings, left, left)]
     yield from _repeat(body, view.box.vectors, arch)
 
 
 def emit_lookup(view: View, settings: Settings, tables: int, arch: Arch) -> Iterator[Operation]:
-    """The value at the nearest key, plus the distance to it times the slope there; that value alone where there are
-    only ``tables`` of keys and values."""
-    address = Address(Space.ACCUMULATORS, view.base)
+    """Yield a function by lookup table on every vector of a view.
+
+    The result is the value at the nearest key plus the distance to it times the slope there. It is the value alone if
+    ``tables`` is 2: keys and values."""
+    address = Address(ACCUMULATORS, view.base)
     distance, value, slope = REGISTER, REGISTER + 1, REGISTER + 2
     body = [Simd(SimdOpcode.LOOKUP, INPUT, 0, distance, settings, address),
             Simd(SimdOpcode.MULTIPLY, distance, slope, distance, settings),
@@ -108,13 +116,13 @@ BODIES: dict[type, Callable[[int, View, Settings, Arch], Iterator[Operation]]] =
 
 
 def _fetch(operand: int, settings: Settings, register: int = REGISTER) -> Simd:
-    """The constant into a register."""
-    return Simd(SimdOpcode.MOVE, INPUT, 0, register, settings, Address(Space.ACCUMULATORS, operand))
+    """Return the operation that moves a constant from accumulator address ``operand`` into a register."""
+    return Simd(SimdOpcode.MOVE, INPUT, 0, register, settings, Address(ACCUMULATORS, operand))
 
 
 def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],
           limits: tuple[int, int]) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Half-open ranges of outputs that read the same taps, each with the inputs of its first output."""
+    """Return half-open ranges of outputs that read the same taps, each with the inputs of its first output."""
     runs: list[tuple[int, int, tuple[int, ...]]] = []
     stride = pool.window.strides[axis]
     for output in range(*outputs):
@@ -129,17 +137,16 @@ def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],
 
 
 def _maximum(reads: list[tuple[int, int]], write: int, settings: Settings) -> list[Simd]:
-    """The largest of some vectors (addresses and their strides): the first moves to the register, the last result is
-    written."""
+    """Return the operations for the largest of some vectors (addresses and their strides), written to ``write``."""
     body = [Simd(SimdOpcode.MAX if number else SimdOpcode.MOVE, INPUT, REGISTER if number else 0, REGISTER, settings,
-                 Address(Space.ACCUMULATORS, address), read_stride=stride)
+                 Address(ACCUMULATORS, address), read_stride=stride)
             for number, (address, stride) in enumerate(reads)]
-    body[-1] = body[-1]._replace(write=Address(Space.ACCUMULATORS, write))
+    body[-1] = body[-1]._replace(write=Address(ACCUMULATORS, write))
     return body
 
 
 def _repeat(body: list[Simd], count: int, arch: Arch) -> Iterator[Operation]:
-    """The body for ``count`` pixels: as a loop where the machine has one, else written out."""
+    """Yield ``body`` for ``count`` pixels: as a loop if the machine has one, else written out."""
     if count > 1 and len(body) <= arch.simd_loop_depth and all(
             encodable(operation.read_stride, arch.stride1_depth) for operation in body):
         yield SimdLoop(count, len(body), body[0].settings)
@@ -153,4 +160,5 @@ def _repeat(body: list[Simd], count: int, arch: Arch) -> Iterator[Operation]:
 
 
 def _advance(address: Address | None, vectors: int) -> Address | None:
-    return None if address is None else Address(address.space, address.offset + vectors)
+    """Return the address ``vectors`` further; None stays None."""
+    return None if address is None else Address(address.memory, address.offset + vectors)

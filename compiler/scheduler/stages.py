@@ -1,4 +1,4 @@
-"""Stages of a layer: regions of its output x groups of output tiles, each in steps over groups of input tiles."""
+"""The steps of a layer: output tiles x groups of output channel tiles, each over groups of input channel tiles."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from weft.compiler.tiling.spans import Box, groups
 
 @dataclass(frozen=True)
 class TileStep:
-    """What is loaded and computed together. Steps with the same ``stage`` add to the same content of the accumulators.
+    """What is loaded and computed together. Steps with the same ``stage`` add to the same accumulators.
 
-    ``region``: output tiles and pixels of the layer's output. ``core``: the same tiles, pixels of the core's result.
-    ``strip``: input tiles and pixels that the step reads of the core's input. ``inputs``, ``taps``: input tiles and
-    weight tiles, half open. ``begins``: the first step of these core pixels; ``complete``: the last one, after which
-    they are whole. ``first``, ``last``: these core pixels are the first and last part of the region that are pooled.
-    """
+    ``region``: output channel tiles and pixels of the layer's output. ``core``: the same channel tiles, pixels of the
+    core's result. ``strip``: the input tile that the step reads. ``inputs``, ``taps``: input channel tiles and weight
+    tiles, half open. ``begins``: it is the first step of these core pixels. ``complete``: it is the last one, after
+    which they are whole. ``first``, ``last``: these core pixels are the first and last part of the region that is
+    pooled."""
 
     stage: int
     region: Box
@@ -33,7 +33,7 @@ class TileStep:
 
 
 def layer_steps(shape: LayerShape, tiling: Tiling) -> list[TileStep]:
-    """All steps of a layer in the order in which they run. Steps whose weight tiles are all empty are left out."""
+    """Return all steps of a layer in the order in which they run, without those whose weight tiles are all empty."""
     steps: list[TileStep] = []
     for stage, region in enumerate(_stages(shape, tiling)):
         weights = [choice for choice in _weights(shape, tiling, region)
@@ -47,6 +47,7 @@ def layer_steps(shape: LayerShape, tiling: Tiling) -> list[TileStep]:
 
 
 def _stages(shape: LayerShape, tiling: Tiling) -> Iterator[Box]:
+    """Yield the output boxes of a layer in the order of the tiling's loops."""
     regions = list(shape.regions(tiling.grain))
     outputs = groups(shape.output_tiles, tiling.outputs)
     if tiling.outputs_outer:
@@ -56,6 +57,7 @@ def _stages(shape: LayerShape, tiling: Tiling) -> Iterator[Box]:
 
 
 def _weights(shape: LayerShape, tiling: Tiling, region: Box) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the choices of input channel tiles and weight tiles of a region's steps, in order."""
     if shape.loads:
         return [(region.tiles, (0, 1))]
     return [(inputs, taps) for inputs in groups(shape.input_tiles, tiling.inputs)
@@ -63,5 +65,6 @@ def _weights(shape: LayerShape, tiling: Tiling, region: Box) -> list[tuple[tuple
 
 
 def _has_work(shape: LayerShape, region: Box, inputs: tuple[int, int], taps: tuple[int, int]) -> bool:
+    """Tell whether a step has any weight tile, or the bias."""
     blocks = shape.consts.blocks[slice(*region.tiles)]
     return any(block.starts(inputs, taps) or block.chosen(inputs, taps) for block in blocks)

@@ -1,1 +1,1 @@
-"""Tilings: how each layer is cut into pieces that fit the memories, and which way of that is cheapest."""
+"""Tiling: cut each layer into pieces that fit the memories, in the cheapest way."""

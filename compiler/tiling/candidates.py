@@ -1,4 +1,4 @@
-"""Candidates: the ways to cut a layer that are looked at, as columns of arrays, so that one formula scores them all."""
+"""Candidate tilings of a layer, as columns of arrays, so that one formula scores them all."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from weft.compiler.tiling.spans import part_count
 
 @dataclass(frozen=True)
 class Tiling:
-    """Pixels (``grain``), tiles in a group, buffers of each kind, loop order.
+    """A way to cut a layer: pixels (``grain``), channel tiles in a group, buffers of each kind, loop order.
 
-    ``taps`` weight tiles of an input tile are in local memory at a time. With ``outputs_outer`` the groups of output
-    tiles are the outer loop and regions the inner one.
-    """
+    ``taps`` weight tiles of an input channel tile are in local memory at a time. With ``outputs_outer`` groups of
+    output channel tiles are the outer loop and output tiles (pixels) the inner one."""
 
     grain: Grain
     outputs: int
@@ -31,14 +30,15 @@ class Tiling:
     outputs_outer: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Flat: the grain's fields stand beside the others."""
+        """Return the fields as one flat dictionary, those of ``grain`` beside the others."""
         return {**self.grain._asdict(), **{key: value for key, value in vars(self).items() if key != "grain"}}
 
 
 class Tilings(NamedTuple):
-    """Candidates as columns, [tilings] each, in the order of their preference. ``grain`` indexes ``grains``; then the
-    fields of :class:`Tiling`; then those of the :class:`Cut`; ``weights``: the most vectors that a step loads; then
-    those of the :class:`Links`."""
+    """Candidates as columns, [tilings] each, in the order of preference.
+
+    ``grain`` indexes ``grains``. Then come the fields of :class:`Tiling`, those of :class:`Cut`, ``weights`` (the most
+    vectors that a step loads), and those of :class:`Links`."""
 
     grains: tuple[Grain, ...]
     grain: np.ndarray
@@ -60,6 +60,7 @@ class Tilings(NamedTuple):
     most: np.ndarray
 
     def tiling(self, row: int) -> Tiling:
+        """Return the candidate of a row as a :class:`Tiling`."""
         outputs, inputs, taps, buffers, slots = (int(column[row]) for column in (
             self.outputs, self.inputs, self.taps, self.buffers, self.weight_slots))
         return Tiling(self.grains[self.grain[row]], outputs, inputs, taps, buffers, slots,
@@ -67,7 +68,9 @@ class Tilings(NamedTuple):
 
 
 def tilings_of(shape: LayerShape, grains: Sequence[Grain], groups: Sequence[tuple[int, int, int]]) -> Tilings:
-    """Every grain with all ``groups`` (output, input and weight tiles), one buffer of each kind."""
+    """Return every grain with all ``groups``, one buffer of each kind.
+
+    A group says how many output channel tiles, input channel tiles and weight tiles a step takes."""
     count = len(groups)
     cuts = [shape.cut(grain, *group) for grain in grains for group in groups]
     whole = np.array([cut[:-1] for cut in cuts], np.int64).reshape(-1, 5)
@@ -83,35 +86,37 @@ def tilings_of(shape: LayerShape, grains: Sequence[Grain], groups: Sequence[tupl
 
 
 def _columns(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Those of [rows, 5]."""
+    """Return the five columns of a table [rows, 5]."""
     first, second, third, fourth, fifth = table.T
     return first, second, third, fourth, fifth
 
 
 def single(shape: LayerShape, tiling: Tiling) -> Tilings:
-    """A single candidate."""
+    """Return the table of a single candidate."""
     found = tilings_of(shape, [tiling.grain], [(tiling.outputs, tiling.inputs, tiling.taps)])
     return found._replace(buffers=np.array([tiling.buffers]), weight_slots=np.array([tiling.weight_slots]),
                           outputs_outer=np.array([tiling.outputs_outer]))
 
 
 def weight_sets(shape: LayerShape, tilings: Tilings) -> np.ndarray:
-    """How many different sets of weights the steps of a layer use."""
+    """Return how many different sets of weights the steps of a layer use, for each candidate."""
     if shape.loads:
         return np.ones_like(tilings.outputs)
     return tilings.pairs * part_count(shape.most_taps, tilings.taps)
 
 
 LONG_PART = 256
-"""Pixels of a part along one axis, from which a finer cut is tried too."""
+"""The length in pixels, along one axis, of a part for which a finer cut is tried too."""
 
 MOST_PARTS = 1 << 16
-"""Parts that an axis is cut into at most."""
+"""The most parts that an axis is cut into."""
 
 
 def _divisions(count: int) -> list[int]:
-    """Sizes of equal parts: all, a half, a third, ... one; each once, about a dozen. A line of so many pixels that a
-    part of 256 of it is long is halved on, but not into single pixels: no program is so long."""
+    """Return sizes of equal parts: all, a half, a third, ... one; each once, about a dozen.
+
+    An axis whose 256th part is longer than LONG_PART is halved further, but not into single pixels, as no program is so
+    long."""
     numbers = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256]
     while numbers[-1] < min(count // LONG_PART, MOST_PARTS):
         numbers.append(2 * numbers[-1])
@@ -120,6 +125,7 @@ def _divisions(count: int) -> list[int]:
 
 
 def _halvings(count: int) -> list[int]:
+    """Return ``count``, its half (rounded up), and so on down to 1."""
     sizes = [count]
     while sizes[-1] > 1:
         sizes.append(math.ceil(sizes[-1] / 2))
@@ -127,17 +133,19 @@ def _halvings(count: int) -> list[int]:
 
 
 def _whole_rows(shape: LayerShape) -> list[Grain]:
+    """Return cuts of the output into groups of whole rows."""
     height, width = shape.layer.output.size
     return [Grain(rows, width) for rows in _divisions(height)]
 
 
 def _parts_of_rows(shape: LayerShape) -> list[Grain]:
+    """Return cuts of the output into rectangles."""
     height, width = shape.layer.output.size
     return [Grain(rows, columns) for rows, columns in itertools.product(_divisions(height), _divisions(width))]
 
 
 def _parts_of_windows(shape: LayerShape) -> list[Grain]:
-    """One pixel of the output, and some of those that its pool reads at a time: rows, or parts of one."""
+    """Return cuts that pool one output pixel from some rows at a time, or from parts of one row."""
     if shape.layer.pool is None:
         return []
     rows, columns = shape.most_pooled
@@ -146,11 +154,13 @@ def _parts_of_windows(shape: LayerShape) -> list[Grain]:
 
 
 GRAINS: tuple[Callable[[LayerShape], list[Grain]], ...] = (_whole_rows, _parts_of_rows, _parts_of_windows)
-"""LayerQuantization to cut pixels; a finer one is tried where nothing of those before it fits."""
+"""The ways to cut pixels; a finer one is tried if nothing of the coarser ones fits."""
 
 
 def _groups(shape: LayerShape, split_taps: bool) -> Iterator[tuple[int, int, int]]:
-    """Output, input and weight tiles at a time. With ``split_taps`` also some taps at a time, of one input tile."""
+    """Yield how many output channel tiles, input channel tiles and weight tiles a step may take.
+
+    With ``split_taps`` a step may also take only some taps of a single input channel tile."""
     inputs = [0] if shape.loads else _halvings(shape.input_tiles)
     for outputs, group in itertools.product(_halvings(shape.output_tiles), inputs):
         for taps in _halvings(shape.most_taps) if split_taps and group == 1 else [shape.most_taps]:
@@ -158,7 +168,9 @@ def _groups(shape: LayerShape, split_taps: bool) -> Iterator[tuple[int, int, int
 
 
 def candidates(shape: LayerShape, level: int) -> Tilings:
-    """All of one way to cut pixels, each with the buffers and loop orders that make a difference."""
+    """Return all candidates of one way to cut pixels, with the buffers and loop orders that make a difference.
+
+    ``level`` indexes GRAINS."""
     found = tilings_of(shape, GRAINS[level](shape), list(_groups(shape, level > 0)))
     sets = weight_sets(shape, found)
     one_region = np.array([grain.size == shape.layer.output.size for grain in found.grains], bool)[found.grain]

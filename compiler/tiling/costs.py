@@ -1,8 +1,7 @@
-"""What tilings take of the memories, what they move, and a small model of the cycles that they cost.
+"""The memory that tilings need, the vectors that they move, and a model of the cycles that they cost.
 
-The cost counts cycles of the array and of the DRAM channels, as if transfers overlapped with computing where there is
-room for two buffers of everything: then the next step's loads run while a step computes.
-"""
+The cost counts cycles of the array and of the DRAM channels. Transfers overlap with computing if there are two buffers
+of everything: then the next step's loads run while a step computes."""
 
 from __future__ import annotations
 
@@ -20,27 +19,29 @@ from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.schemes import SCALE_VECTORS
 
 FINISH_VECTORS = 64
-"""Output tiles leave the accumulators together up to this size."""
+"""The vectors up to which several channel tiles of an output tile are requantized together."""
 
 MOVE_OVERHEAD_CYCLES = 16
-"""What a step without MatMuls costs beyond its vectors: decoding its moves, and waiting for each other's ends."""
+"""Cycles that a step without MatMuls costs beyond its vectors: to decode moves and to wait for their ends."""
 
 SCALE_OVERHEAD_CYCLES = 38
-"""What a LoadScale costs the results that leave behind it: the moves before it have to end, and it reads 7 vectors."""
+"""Cycles that a LoadScale delays the results behind it: earlier moves must end, then it reads 7 vectors."""
 
 INPUT_OVERHEAD_CYCLES = 18
-"""What a step's load of its input takes beyond its beats and DRAM's answer: its buffer is free only when the step
-before last is done."""
+"""Cycles that loading a step's input takes beyond its beats and DRAM's read latency.
+
+Its buffer becomes free only when the step before last is done."""
 
 UNEVEN = 0.05
-"""Of every unit's cycles, what does not overlap with the busiest one's."""
+"""The share of every unit's cycles that does not overlap with the busiest unit's."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """Vectors that a tiling takes: one buffer of each kind, and the totals with all buffers. ``core`` is the part of
-    ``accumulators`` that holds the core's result; ``scales``: multipliers and biases of results that leave. The local
-    total has what is rounded too: there is one buffer, for the tiles that leave together."""
+    """The vectors of memory that a tiling needs: one buffer of each kind, and totals with all buffers.
+
+    ``core`` is the part of ``accumulators`` that holds the core's result; ``scales``: the requantizer's multipliers and
+    biases. The local total also has the single buffer in which results are rounded within the layer."""
 
     strip: int
     weights: int
@@ -54,7 +55,8 @@ class Need:
 
 
 def needs(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
-    """What tilings take of local memory and accumulators: the fields of :class:`Need`."""
+    """Return the vectors of local memory and accumulators that tilings need: the fields of :class:`Need`, as
+    columns."""
     core_pixels, output_pixels = tilings.core_largest, tilings.output_pixels
     strip = tilings.strip_largest * tilings.inputs * (not shape.input_is_resident)
     weights = tilings.weights * (not shape.weights_are_resident)
@@ -72,13 +74,15 @@ def needs(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
 
 
 def need(shape: LayerShape, tiling: Tiling) -> Need:
-    """What a tiling takes of local memory and accumulators."""
+    """Return the vectors of local memory and accumulators that one tiling needs."""
     return Need(*(int(column[0]) for column in needs(shape, single(shape, tiling))))
 
 
 class Traffic(NamedTuple):
-    """Vectors of a layer through the array (or into the accumulators), of Vars from and to either DRAM, and of Consts
-    from DRAM1. Of one tiling, or of many as arrays."""
+    """The vectors that a layer moves, of one tiling or, as arrays, of many.
+
+    ``array``: through the array or into the accumulators; ``consts``: from DRAM1; others: tensors from and to either
+    DRAM."""
 
     array: Any
     dram0_read: Any
@@ -89,20 +93,22 @@ class Traffic(NamedTuple):
 
     @property
     def dram0(self) -> Any:
+        """Vectors read and written in DRAM0."""
         return self.dram0_read + self.dram0_write
 
     @property
     def dram1(self) -> Any:
+        """Vectors read and written in DRAM1, with constants."""
         return self.dram1_read + self.dram1_write + self.consts
 
 
 def traffic(shape: LayerShape, tiling: Tiling) -> Traffic:
-    """What a tiling moves."""
+    """Return the vectors that one tiling of a layer moves."""
     return Traffic(*(int(column[0]) for column in _traffic(shape, single(shape, tiling))))
 
 
 def _traffic(shape: LayerShape, tilings: Tilings) -> Traffic:
-    """What tilings move."""
+    """Return the vectors that each candidate tiling of a layer moves."""
     core = shape.layer.core
     read, write = (np.zeros((2, len(tilings.outputs))) for _ in range(2))  # [DRAM, tilings]
     consts = shape.scale_total * _scale_loads(shape, tilings)
@@ -125,15 +131,17 @@ def _traffic(shape: LayerShape, tilings: Tilings) -> Traffic:
 
 
 def _by_dram(shape: LayerShape, var: Var) -> np.ndarray:
-    """[DRAM, 1]: how many channel tiles of a Var lie in either."""
+    """Return [DRAM, 1]: how many channel tiles of a Var lie in DRAM0 and in DRAM1."""
     odd = shape.odd_tiles(var)
     return np.array([[var.tiles(shape.arch.array_size) - odd], [odd]])
 
 
 def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
-    """Modelled cycles of the layer. With two buffers of everything its busiest unit decides. Where one buffer serves
-    loads and MatMuls, the units run one after another and their cycles add up. To both come the cycles at its ends,
-    where units wait for the layer before it or after it."""
+    """Return the modelled cycles of the layer for each candidate.
+
+    With two buffers of everything its busiest unit decides. With one buffer for loads and MatMuls the units run one
+    after another, and their cycles add up. To both are added the cycles at the layer's ends, where units wait for the
+    layer before or after it."""
     beats = shape.arch.vector_beats
     moved = _traffic(shape, tilings)
     idle = _idle(tilings)
@@ -152,22 +160,25 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
 
 
 def _idle(tilings: Tilings) -> np.ndarray:
-    """The share of its time that a DRAM waits for the other one with results that go to both. Where regions are the
-    inner loop, the odd tile of a group of output tiles leaves for all of them before the next group does. So it comes,
-    where each group has an input tile of its own."""
+    """Return the share of its time that a DRAM waits for the other one, when results go to both.
+
+    With output tiles as the inner loop, the odd channel tile of a group is written for all of them before the next
+    group. The same holds for reads if each group has an input channel tile of its own."""
     return np.where(tilings.outputs_outer & (tilings.outputs % 2 == 1), 1 / tilings.outputs, 0.0)
 
 
 def _latencies(shape: LayerShape, tilings: Tilings) -> Any:
-    """Cycles in which steps wait for the first beat of their input."""
+    """Return the cycles in which steps wait for the first beat of their input."""
     if shape.input_is_resident:
         return 0
     return tilings.regions * weight_sets(shape, tilings) * (EXPECTED.read_latency + INPUT_OVERHEAD_CYCLES)
 
 
 def _requantization(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
-    """Cycles in which results leave, where each region's tiles leave by multipliers of their own, and in which what is
-    rounded comes in again, with residuals; else nothing: then results leave no slower than they are made."""
+    """Return the cycles of requantizing results, and of loading rounded results and residuals back.
+
+    The list is empty on machines of fixed point, which requantize no more slowly than results are made. On others each
+    output tile needs a LoadScale for every channel tile."""
     if not shape.scale_total:
         return []
     loads = tilings.regions * (shape.scale_total // SCALE_VECTORS) * SCALE_OVERHEAD_CYCLES
@@ -180,8 +191,9 @@ def _requantization(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
 
 
 def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:
-    """Cycles that nothing overlaps: until the first strip is loaded, and from the last MatMul until the last vector
-    that it made is out."""
+    """Return the cycles that nothing overlaps, with ``beats`` for a vector.
+
+    They last until the first input tile is loaded, and from the last MatMul until its last vector is stored."""
     first = 0
     if not shape.input_is_resident:
         first = tilings.strip_largest * _at_once(shape, shape.layer.core.input, tilings.inputs)
@@ -192,31 +204,32 @@ def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:
 
 
 def _at_once(shape: LayerShape, var: Var, tiles: np.ndarray) -> np.ndarray:
-    """Of so many channel tiles of a Var, those that one DRAM moves, while the other moves the rest."""
+    """Return how many of ``tiles`` channel tiles of a Var one DRAM moves, while the other moves the rest."""
     return -(-tiles // 2) if shape.odd_tiles(var) else tiles
 
 
 def finished_together(pixels: int) -> int:
-    """How many output tiles, of ``pixels`` each, leave the accumulators together."""
+    """Return how many channel tiles of ``pixels`` each are requantized together."""
     return part_count(FINISH_VECTORS, max(1, pixels))
 
 
 def _weight_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
-    """How often each weight is read."""
+    """Return how often each weight is read."""
     inner = tilings.most * part_count(shape.most_taps, tilings.taps)
     kept = np.where(tilings.outputs_outer, inner, weight_sets(shape, tilings))
     return np.where(kept <= tilings.weight_slots, 1, tilings.regions)
 
 
 def _scale_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
-    """How often multipliers and biases are read."""
+    """Return how often the requantizer's multipliers and biases are read."""
     groups = part_count(shape.output_tiles, tilings.outputs)
     return np.where(tilings.outputs_outer | (groups <= tilings.buffers), 1, tilings.regions)
 
 
 def _strip_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
-    """How often each strip of input is read, on average: once for each group of output tiles that has weights for
-    it, unless it stays."""
+    """Return how often each input tile is read on average.
+
+    It is read once for each group of output channel tiles that has weights for it, unless it is retained."""
     if shape.loads:
         return np.ones_like(tilings.outputs)
     again = tilings.pairs / part_count(shape.input_tiles, tilings.inputs)
@@ -224,6 +237,6 @@ def _strip_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
 
 
 def _strips_kept(shape: LayerShape, tilings: Tilings) -> np.ndarray:
-    """Strips that have to stay for a group of output tiles to find those of the group before it."""
+    """Return how many input tiles must be retained for the next group of output channel tiles to reuse them."""
     return (tilings.most * part_count(shape.most_taps, tilings.taps)
             * np.where(tilings.outputs_outer, tilings.regions, 1))

@@ -1,9 +1,8 @@
-"""Tiles are searched: every candidate that fits is scored with a small cost model, the cheapest is taken.
+"""Search for tilings: every candidate that fits is scored with a small cost model, and the cheapest is taken.
 
-What candidates cost depends on the layer's form, and on which of its Vars are resident; local memory only says which of
-them fit. So a :class:`Search` costs the candidates of a form once for each set of residents and keeps them, the
-cheapest first; a plan is then found by asking for the first one that fits.
-"""
+The cost of a candidate depends on the layer's form and on which of its Vars are pinned in local memory. The size of
+local memory only decides which candidates fit. So a :class:`Search` costs the candidates of a form once for each set of
+pinned Vars, and keeps them sorted by cost. Then the plan is the first candidate that fits."""
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ from weft.hw.contract.arch import Arch
 
 @dataclass(frozen=True)
 class Plan:
-    """A tiling, what it needs, its modelled cost in cycles, and the runner-up's cost (None: there was none)."""
+    """A chosen tiling, the memory that it needs, its modelled cycles, and those of the runner-up (None: there was
+    none)."""
 
     tiling: Tiling
     need: Need
@@ -31,8 +31,9 @@ class Plan:
 
 
 class Ranked(NamedTuple):
-    """Candidates that the accumulators hold, the cheapest first: ``costs`` and the ``local`` memory that each takes.
-    ``rows`` of ``tilings``."""
+    """Candidates that fit the accumulators, the cheapest first, as ``rows`` of ``tilings``.
+
+    ``costs`` in cycles, and the vectors of ``local`` memory that each takes."""
 
     tilings: Tilings
     rows: np.ndarray
@@ -41,7 +42,9 @@ class Ranked(NamedTuple):
 
 
 class Search:
-    """Plans of layers, each set of candidates costed once. ``costed`` counts these sets, ``asked`` the plans."""
+    """The search for layers' plans; it costs each set of candidates once.
+
+    ``costed`` counts these sets, ``asked`` the plans."""
 
     def __init__(self) -> None:
         self.costed = 0
@@ -50,8 +53,10 @@ class Search:
         self._ranked: dict[tuple[Hashable, int], Ranked] = {}
 
     def plan(self, shape: LayerShape) -> Plan | None:
-        """The cheapest tiling, None when nothing fits. Rows are split before columns, and these before the window of a
-        pool; groups of output and input channels are searched at each of these. Of equal cost is what splits less."""
+        """Return the cheapest tiling of a layer, or None if none fits.
+
+        Rows are split before columns, and columns before the window of a pool; groups of output and input channels are
+        searched at each of these. Among equal costs the tiling that splits less wins."""
         self.asked += 1
         for level in range(len(GRAINS)):
             ranked = self._rank(shape, level)
@@ -64,6 +69,7 @@ class Search:
         return None
 
     def _rank(self, shape: LayerShape, level: int) -> Ranked:
+        """Return the ranked candidates of a layer's form for one way to cut pixels (an index of GRAINS)."""
         key = ((shape.form, shape.streams), level)
         if key not in self._ranked:
             self._ranked[key] = _ranked(shape, self._all(shape, level))
@@ -71,6 +77,7 @@ class Search:
         return self._ranked[key]
 
     def _all(self, shape: LayerShape, level: int) -> Tilings:
+        """Return all candidates of a layer's form for one way to cut pixels (an index of GRAINS)."""
         key = shape.form, level
         if key not in self._tilings:
             self._tilings[key] = candidates(shape, level)
@@ -78,6 +85,7 @@ class Search:
 
 
 def _ranked(shape: LayerShape, tilings: Tilings) -> Ranked:
+    """Return the candidates that fit the accumulators, the cheapest first."""
     *_, local, accumulators = needs(shape, tilings)
     held = np.flatnonzero(accumulators <= shape.arch.accumulator_depth)
     costs = cost(shape, tilings)[held]
@@ -86,8 +94,9 @@ def _ranked(shape: LayerShape, tilings: Tilings) -> Ranked:
 
 
 def too_small(shapes: Sequence[LayerShape], arch: Arch) -> CompileError:
-    """The error when some layer has no tiling that fits: which memory is too small, and the least that does for all
-    layers, which is what the smallest tiles of some layer take."""
+    """Return the error for layers without a tiling that fits.
+
+    It says which memory is too small, and the least size that holds the smallest tiles of every layer."""
     smallest = Tiling(Grain(1, 1, (1, 1)), 1, 1, 1, 1, 1, False)
     needs = [(shape.layer.name, need(shape, smallest)) for shape in shapes]
     local = max((entry.local_total, name) for name, entry in needs)

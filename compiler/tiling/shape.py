@@ -1,4 +1,4 @@
-"""A layer as the scheduler sees it: tiles and pixels, where its tensors lie, and what its parts need."""
+"""A layer as tiling and scheduler see it: channel tiles and pixels, places of its tensors, sizes of its parts."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ from weft.hw.contract.timing import load_weight_cycles
 from weft.tmodel.window import Size
 
 TILE_OVERHEAD_CYCLES = 2
-"""What a weight tile costs beyond its vectors: decoding its instructions."""
+"""Cycles that a weight tile costs beyond its vectors, to decode its instructions."""
 
 LOAD_OVERHEAD_CYCLES = 8
-"""What loading a weight tile may cost beyond its rows. It begins in the cycle behind the last tile's start, but waits
-for banks of local memory that others use. With 1 a tile that just outlasts its load is taken for as good as one twice
-as long: a layer of 8 x 8 pixels on 32 lanes takes 48 % more cycles."""
+"""Cycles that loading a weight tile may cost beyond its rows.
+
+It begins in the cycle after the last tile's start, but waits for banks of local memory that others use. With 1 instead
+of 8, a tile that just outlasts its load would seem as good as one twice as long: a layer of 8 x 8 pixels on 32 lanes
+then takes 48 % more cycles."""
 
 
 class Grain(NamedTuple):
-    """How finely pixels are cut: the output into regions of ``rows`` x ``columns``; for each of them the core's result
-    into ``part`` (None: whole), for a max pool whose window alone is too much."""
+    """The sizes into which pixels are cut.
+
+    The output is cut into output tiles of ``rows`` x ``columns``. For each, the core's result is cut into ``part``
+    (None: not cut), for a max pool whose single window is too large."""
 
     rows: int
     columns: int
@@ -40,16 +44,15 @@ class Grain(NamedTuple):
 
     @property
     def size(self) -> Size:
-        """Of a region."""
+        """Rows and columns of an output tile."""
         return self.rows, self.columns
 
 
 class Cut(NamedTuple):
-    """The output cut into regions: pixels of the core's result and of one channel tile of its input.
+    """The sizes that a cut of the output leads to, in pixels: its tiles, the core's result, and the input tiles.
 
-    ``array`` is the modelled cycles of one weight tile over all regions: its pixels, or its own load where that
-    takes longer; of tiles that share a load, the average.
-    """
+    Input pixels are those of one channel tile. ``array`` is the modelled cycles of one weight tile over all output
+    tiles: its pixels, or its own load if that takes longer; the average if weight tiles share a load."""
 
     regions: int
     core_largest: int
@@ -61,8 +64,10 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerShape:
-    """``resident`` names the Vars that lie in local memory, ``spread`` those whose odd channel tiles lie in DRAM1;
-    ``scratch`` vectors of local memory are the layer's own."""
+    """A layer with the facts that tiling depends on.
+
+    ``resident`` names the Vars pinned in local memory, ``spread`` those striped over both DRAMs (odd channel tiles in
+    DRAM1). ``scratch`` is the part of local memory, in vectors, that the layer has for itself."""
 
     layer: Layer
     consts: LayerConsts
@@ -71,7 +76,7 @@ class LayerShape:
     scratch: int
     spread: frozenset[str] = frozenset()
     form: int = 0
-    """Layers of one form have the same candidates; see :attr:`structure`."""
+    """The number of the layer's form; layers of one form have the same candidates, see :attr:`structure`."""
     _cuts: dict[tuple[Grain, int, int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
     _parts: dict[tuple[int, int, int], Parts] = field(default_factory=dict, compare=False, repr=False)
     _strips: dict[tuple[int, int, Size | None, Size], tuple[int, int]] = field(default_factory=dict, compare=False,
@@ -81,7 +86,7 @@ class LayerShape:
 
     @cached_property
     def structure(self) -> Hashable:
-        """All that tilings depend on, but for where tensors lie and for the scratch."""
+        """A hashable value of all that tilings depend on, except places of tensors and scratch size."""
         layer, core, consts = self.layer, self.layer.core, self.consts
         return (type(core), core.window, core.size, core.input.size, self.input_tiles, self.output_tiles,
                 layer.output.size, layer.pool.window if layer.pool else None, len(layer.adds), layer.multiplies,
@@ -90,49 +95,55 @@ class LayerShape:
 
     @property
     def streams(self) -> Hashable:
-        """Which tensors go through which DRAM. Costs depend on this and on ``structure``, and on nothing else."""
+        """A hashable value that says which tensors go through which DRAM.
+
+        Costs depend only on this and on :attr:`structure`."""
         return (self.input_is_resident, self.weights_are_resident, self.factors_are_resident, len(self.streamed_adds),
                 tuple(save.before_pool for save in self.streamed_outputs),
                 tuple(self.odd_tiles(var) for var in (*self.layer.inputs, *self.layer.outputs)))
 
     def odd_tiles(self, var: Var) -> int:
-        """How many channel tiles of a Var lie in DRAM1."""
+        """Return how many channel tiles of a Var lie in DRAM1."""
         return var.odd_tiles(self.arch.array_size) if var.root in self.spread else 0
 
     @cached_property
     def input_tiles(self) -> int:
+        """The number of channel tiles of the core's input."""
         return self.layer.core.input.tiles(self.arch.array_size)
 
     @cached_property
     def output_tiles(self) -> int:
+        """The number of channel tiles of the layer's output."""
         return self.layer.output.tiles(self.arch.array_size)
 
     @property
     def loads(self) -> bool:
-        """Whether the core is a load: then output tile and input tile are the same thing."""
+        """Whether the core is a load; then each output channel tile is made of the same input channel tile."""
         return isinstance(self.layer.core, Load)
 
     @cached_property
     def tiles(self) -> WeightTiles:
+        """The layer's weight tiles."""
         return WeightTiles(self.consts.blocks, self.layer.core.window)
 
     @property
     def most_taps(self) -> int:
-        """The most weight tiles that any output tile has for one input tile."""
+        """The most weight tiles that any output channel tile has for one input channel tile."""
         return self.tiles.most_taps
 
     @cached_property
     def weight_tile_count(self) -> int:
+        """The number of the layer's weight tiles."""
         return sum(len(tiles) for block in self.consts.blocks for tiles in block.tiles)
 
     @cached_property
     def overhang(self) -> int:
-        """Vectors of accumulators behind a depthwise layer's results: results that are not written have addresses."""
+        """Vectors of accumulators after a depthwise layer's results, as results not written have addresses too."""
         return self.arch.depthwise_taps - 1 if self.tiles.depthwise else 0
 
     @property
     def lag(self) -> int:
-        """Vectors by which a depthwise pass's results lie behind its input, of a kernel padded alike on both sides."""
+        """Vectors by which results of a depthwise pass lie behind its input, if both sides are padded alike."""
         return self.overhang // 2
 
     @cached_property
@@ -143,19 +154,20 @@ class LayerShape:
 
     @cached_property
     def weight_total(self) -> int:
-        """Vectors of all weights and biases."""
+        """The vectors of all weights and biases."""
         return sum(block.size for block in self.consts.blocks)
 
     @cached_property
     def scale_total(self) -> int:
-        """Vectors of what LoadScale reads for all output tiles."""
+        """The vectors that LoadScale reads for all output channel tiles."""
         start, end = self.consts.scale_piece((0, self.output_tiles))
         return end - start
 
     @cached_property
     def scale_vectors(self) -> np.ndarray:
-        """[output tiles + 1]: entry n is the most vectors that LoadScale reads for any n output tiles side by side;
-        0 where results have no scales."""
+        """The most vectors that LoadScale reads for any n adjacent output channel tiles.
+
+        Entry n of [output channel tiles + 1]; 0 on machines without LoadScale."""
         places = np.array(self.consts.scales, np.int64)
         sizes = [int((places[size - 1:] - places[:len(places) - size + 1]).max(initial=0)) + self.consts.scale_size
                  for size in range(1, len(places) + 1)]
@@ -163,45 +175,51 @@ class LayerShape:
 
     @cached_property
     def input_is_resident(self) -> bool:
+        """Whether the core's input is pinned in local memory."""
         return self.layer.core.input.root in self.resident
 
     @cached_property
     def streamed_outputs(self) -> tuple[Saved, ...]:
-        """Outputs that go to DRAM."""
+        """The outputs that are written to DRAM."""
         return tuple(save for save in self.layer.saves if save.var.root not in self.resident)
 
     def written(self, core_pixels: Any, output_pixels: Any) -> Any:
-        """Vectors of one channel tile that go to DRAM, for so many pixels of the core's result and of the output.
+        """Return the vectors of one channel tile written to DRAM, given the pixels of core result and output.
+
         Takes numbers, or arrays of any shape."""
         return sum(core_pixels if save.before_pool else output_pixels for save in self.streamed_outputs)
 
     def left(self, core_pixels: Any, output_pixels: Any) -> Any:
-        """Vectors of one channel tile that leave the accumulators, for so many pixels; as :meth:`written`."""
+        """Return the vectors of one channel tile that are requantized, given the pixels of core result and output.
+
+        Takes numbers, or arrays of any shape."""
         rounded = 0 if self.layer.rounding is None else core_pixels
         return rounded + sum(core_pixels if save.before_pool else output_pixels for save in self.layer.saves)
 
     @cached_property
     def weights_are_resident(self) -> bool:
+        """Whether the weights are a Var that is pinned in local memory."""
         return isinstance(self.layer.core, Product) and self.layer.core.weights.root in self.resident
 
     @cached_property
     def factors_are_resident(self) -> bool:
+        """Whether the computed factors of each channel are pinned in local memory."""
         return self.layer.factors is not None and self.layer.factors.root in self.resident
 
     @cached_property
     def streamed_adds(self) -> tuple[Var, ...]:
-        """Residuals that come from DRAM."""
+        """The further inputs (Add, Multiply) that are read from DRAM."""
         return tuple(add.input for add in self.layer.adds if add.input.root not in self.resident)
 
     @cached_property
     def most_pooled(self) -> Size:
-        """Rows and columns of the core's result that one output pixel may need."""
+        """The most rows and columns of the core's result that one output pixel needs."""
         rows, columns = (max(high - low for low, high in self._core_spans(axis, Grain(1, 1))) for axis in range(2))
         return rows, columns
 
     # -- regions ---------------------------------------------------------------------------------------------------
     def core_region(self, region: Box) -> Box:
-        """Pixels of the core's result that a region of the layer's output needs."""
+        """Return the box of the core's result that an output tile needs."""
         pool = self.layer.pool
         if pool is None:
             return region
@@ -210,8 +228,9 @@ class LayerShape:
         return Box(region.tiles, rows, columns)
 
     def core_parts(self, region: Box, part: Size | None) -> list[Box]:
-        """The core's pixels for a region, cut into parts of at most ``part`` (rows, columns). Parts that the pool does
-        not read are left out. Only the region of a single output pixel may be cut."""
+        """Return the boxes of the core's result for an output tile, of at most ``part`` (rows, columns) each.
+
+        Parts that the pool does not read are left out. Only the box of a single output pixel may be cut."""
         core, pool = self.core_region(region), self.layer.pool
         if part is None or pool is None:
             return [core]
@@ -222,8 +241,9 @@ class LayerShape:
         return [Box(region.tiles, *spans) for spans in itertools.product(rows, columns)]
 
     def input_region(self, core: Box, inputs: tuple[int, int], taps: tuple[int, int]) -> Box:
-        """Pixels of the core's input that ``core``, a region of its result, needs for the weight tiles ``taps`` (half
-        open) of the input tiles ``inputs`` (half open)."""
+        """Return the input tile that ``core``, a box of the core's result, needs.
+
+        It is for the weight tiles ``taps`` of the input channel tiles ``inputs`` (both half open)."""
         source, window = self.layer.core, self.tiles.window_of(core.tiles, inputs, taps)
         if window is None:
             return Box(inputs, (0, 0), (0, 0))
@@ -232,13 +252,15 @@ class LayerShape:
         return Box(inputs, rows, columns)
 
     def regions(self, grain: Grain) -> Iterator[Box]:
-        """The layer's output cut into regions, row by row."""
+        """Yield the output tiles, row by row."""
         height, width = self.layer.output.size
         for rows, columns in itertools.product(groups(height, grain.rows), groups(width, grain.columns)):
             yield Box((0, self.output_tiles), rows, columns)
 
     def cut(self, grain: Grain, outputs: int, inputs: int, taps: int) -> Cut:
-        """The sizes that a ``grain`` leads to, where a step takes so many output, input and weight tiles."""
+        """Return the sizes that a ``grain`` leads to.
+
+        A step takes ``outputs`` and ``inputs`` channel tiles, and ``taps`` weight tiles of each pair."""
         steps = (0, 0, 0) if self.tiles.is_whole(taps) else (outputs, inputs, taps)
         key = grain, *steps
         if key not in self._cuts:
@@ -257,8 +279,9 @@ class LayerShape:
         return self._cuts[key]
 
     def _strip(self, axis: int, grain: Grain, taps: tuple[int, int]) -> tuple[int, int]:
-        """Pixels of the core's input along one axis that the ``taps`` (half open) of the kernel need: (the most of any
-        region, the sum over all regions). Remembered."""
+        """Return the input pixels along one axis that ``taps`` (half open) of the kernel need.
+
+        The result, which is cached, is (the most of any output tile, the sum over all output tiles)."""
         key = axis, grain.size[axis], grain.part, taps
         if key not in self._strips:
             core = self.layer.core
@@ -269,7 +292,7 @@ class LayerShape:
         return self._strips[key]
 
     def _core_spans(self, axis: int, grain: Grain) -> list[tuple[int, int]]:
-        """Pixels of the core's result along one axis, region by region and part by part."""
+        """Return the ranges of the core's pixels along one axis, for each output tile and part."""
         found = groups(self.layer.output.size[axis], grain.size[axis])
         pool, size = self.layer.pool, self.layer.core.size[axis]
         if pool is not None:
@@ -279,7 +302,7 @@ class LayerShape:
         return [piece for low, high in found for piece in groups(high, grain.part[axis], low)]
 
     def links(self, outputs: int, inputs: int) -> Links:
-        """Of groups of so many output tiles and input tiles. Remembered."""
+        """Return how many groups of ``outputs`` and ``inputs`` channel tiles have work between them; cached."""
         if self.loads:
             return Links(part_count(self.output_tiles, outputs), 1)
         if (outputs, inputs) not in self._links:
@@ -287,7 +310,7 @@ class LayerShape:
         return self._links[outputs, inputs]
 
     def weight_vectors(self, outputs: int, inputs: int, taps: int) -> int:
-        """The most vectors of weights and biases that a step loads, for groups of these sizes."""
+        """Return the most vectors of weights and biases that a step loads, for groups of these sizes."""
         if self.loads:
             return 0
         if (inputs, taps) not in self._groups:
@@ -297,32 +320,35 @@ class LayerShape:
 
 
 class _Lengths(NamedTuple):
-    """A grid of regions: ``rows`` counts the heights, ``columns`` the widths. Each is a size in pixels -> how often."""
+    """A grid of boxes: ``rows`` counts their heights, ``columns`` their widths, each as pixels -> how often."""
 
     rows: Counter[int]
     columns: Counter[int]
 
     @classmethod
     def of(cls, rows: list[tuple[int, int]], columns: list[tuple[int, int]]) -> _Lengths:
-        """From half-open ranges of either axis."""
+        """Return the grid of the half-open ranges of either axis."""
         return cls(*(Counter(high - low for low, high in axis) for axis in (rows, columns)))
 
     @property
     def regions(self) -> int:
+        """The number of boxes."""
         return self.rows.total() * self.columns.total()
 
     @property
     def largest(self) -> int:
-        """Pixels of the largest region."""
+        """The pixels of the largest box."""
         return max(self.rows) * max(self.columns)
 
     @property
     def total(self) -> int:
-        """Pixels of all regions."""
+        """The pixels of all boxes."""
         return math.prod(sum(size * count for size, count in axis.items()) for axis in self)
 
     def cycles(self, least: int, more: int, alike: int) -> float:
-        """Of the array, over all regions, for one weight tile. ``alike`` weight tiles share a load: so a region takes
-        its pixels that often, but not less than ``least``, the load of the next ones. ``more`` is added to each."""
+        """Return the array's cycles for one weight tile, over all boxes.
+
+        ``alike`` weight tiles share a load, so a box takes its pixels that often, but not less than ``least``, the load
+        of the next ones. ``more`` cycles are added to each."""
         return sum((max(height * width * alike, least) + more) * many * often
                    for height, many in self.rows.items() for width, often in self.columns.items()) / alike

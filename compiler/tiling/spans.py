@@ -1,4 +1,4 @@
-"""Boxes of vectors as the spans that one instruction can walk: rows x size, with strides and pitches."""
+"""Turn boxes of vectors into walks that one instruction can do: rows x size, with strides and pitches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.hw.contract.walk import encodable
 
 
 class Axis(NamedTuple):
-    """``steps`` of ``near`` vectors on one side and ``far`` vectors on the other."""
+    """One axis of a copy: ``steps`` of ``near`` vectors on one side and of ``far`` vectors on the other."""
 
     steps: int
     near: int
@@ -21,7 +21,7 @@ class Axis(NamedTuple):
 
 
 class PairedWalk(NamedTuple):
-    """One instruction's walk; offsets count from the bases of both sides."""
+    """The addresses of one instruction on both sides; ``near`` and ``far`` count from the sides' bases."""
 
     near: int
     far: int
@@ -35,7 +35,7 @@ class PairedWalk(NamedTuple):
 
 @dataclass(frozen=True)
 class Box:
-    """Channel tiles, rows and columns of a tensor, each half open."""
+    """A box of a tensor: channel tiles, rows and columns, each half open."""
 
     tiles: tuple[int, int]
     rows: tuple[int, int]
@@ -43,21 +43,25 @@ class Box:
 
     @property
     def pixels(self) -> int:
+        """The pixels of one channel tile."""
         return (self.rows[1] - self.rows[0]) * (self.columns[1] - self.columns[0])
 
     @property
     def vectors(self) -> int:
+        """The vectors of all channel tiles."""
         return (self.tiles[1] - self.tiles[0]) * self.pixels
 
     def of(self, tiles: tuple[int, int]) -> Box:
-        """The same rows and columns of other channel tiles."""
+        """Return the same rows and columns of other channel tiles."""
         return Box(tiles, self.rows, self.columns)
 
 
 @dataclass(frozen=True)
 class View:
-    """Where a box of a tensor lies in some memory: from ``base``, columns innermost; densely, or as a part of another
-    tensor with ``walk``: vectors from tile to tile, row to row, column to column."""
+    """The place of a box of a tensor in some memory, from address ``base`` on, columns innermost.
+
+    ``walk``: vectors from channel tile to channel tile, row to row, column to column, if the box lies inside a larger
+    tensor; None if it lies densely."""
 
     base: int
     box: Box
@@ -65,24 +69,28 @@ class View:
 
     @property
     def pitch(self) -> int:
+        """Vectors from row to row."""
         return self.walk[1] if self.walk else self.box.columns[1] - self.box.columns[0]
 
     @property
     def tile_pitch(self) -> int:
+        """Vectors from channel tile to channel tile."""
         return self.walk[0] if self.walk else self.box.pixels
 
     @property
     def step(self) -> int:
+        """Vectors from column to column."""
         return self.walk[2] if self.walk else 1
 
     def address(self, tile: int, row: int, column: int) -> int:
+        """Return the address of a pixel of a channel tile."""
         box = self.box
         return (self.base + (tile - box.tiles[0]) * self.tile_pitch + (row - box.rows[0]) * self.pitch
                 + (column - box.columns[0]) * self.step)
 
 
 def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[PairedWalk]:
-    """The fewest spans that walk ``axes``, outermost first, in order."""
+    """Yield the fewest walks, in order, that cover ``axes`` (outermost first)."""
     merged = _merge(axes)
     inner = merged[-1]
     strided = encodable(inner.near, arch.stride0_depth) and encodable(inner.far, arch.stride1_depth)
@@ -94,8 +102,9 @@ def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[PairedWalk]:
 
 
 def repeated(walks: Iterable[PairedWalk]) -> list[PairedWalk]:
-    """The same walks, fewer of them: walks of one row with the same far vectors, and near vectors at equal distances,
-    become one walk of several rows."""
+    """Return the same walks as fewer ones.
+
+    Single-row walks with the same far vectors, and near vectors at equal distances, become one walk of several rows."""
     found: list[PairedWalk] = []
     for span in walks:
         last = found[-1] if found else span
@@ -109,7 +118,7 @@ def repeated(walks: Iterable[PairedWalk]) -> list[PairedWalk]:
 
 
 def _merge(axes: Sequence[Axis]) -> list[Axis]:
-    """Axes without those of one step, and with neighbours joined where one continues the other on both sides."""
+    """Return the axes without those of one step, with neighbours joined if one continues the other on both sides."""
     merged: list[Axis] = []
     for axis in reversed([axis for axis in axes if axis.steps > 1]):
         inner = merged[0] if merged else None
@@ -121,6 +130,7 @@ def _merge(axes: Sequence[Axis]) -> list[Axis]:
 
 
 def _offsets(axes: Sequence[Axis]) -> Iterator[tuple[int, int]]:
+    """Yield the offset on both sides of every step of ``axes``, the last axis innermost."""
     if not axes:
         yield 0, 0
         return
@@ -130,7 +140,7 @@ def _offsets(axes: Sequence[Axis]) -> Iterator[tuple[int, int]]:
 
 
 def between(box: Box, near: View, far: View) -> list[Axis]:
-    """Axes of a copy of ``box`` between two views that both hold it."""
+    """Return the axes of a copy of ``box`` between two views that both hold it."""
     return [Axis(box.tiles[1] - box.tiles[0], near.tile_pitch, far.tile_pitch),
             Axis(box.rows[1] - box.rows[0], near.pitch, far.pitch),
             Axis(box.columns[1] - box.columns[0], near.step, far.step)]
@@ -145,10 +155,10 @@ def part_count(count: int | np.ndarray, size: np.ndarray) -> np.ndarray: ...
 
 
 def part_count(count: Any, size: Any) -> Any:
-    """Number of groups of ``size`` that ``count`` things make, of arrays element by element."""
+    """Return the number of groups of ``size`` that ``count`` things make; arrays are taken element by element."""
     return -(-count // size)
 
 
 def groups(count: int, size: int, first: int = 0) -> list[tuple[int, int]]:
-    """first..count cut into half-open ranges of ``size``."""
+    """Return first..count cut into half-open ranges of at most ``size``."""
     return [(low, min(low + size, count)) for low in range(first, count, size)]

@@ -1,4 +1,4 @@
-"""The weight tiles of a layer as arrays: which part of the kernel, and how many vectors, any groups of them are."""
+"""The weight tiles of a layer as arrays: for any group of them the part of the kernel, and the vectors."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from weft.compiler.quantize.consts import OutputBlock
 from weft.tmodel.window import Window
 
 NOWHERE = 1 << 40
-"""Beyond every tap and every offset."""
+"""A number beyond every tap and every offset, for weight tiles that do not exist."""
 
 Pair = tuple[int, int]
 
 
 class Links(NamedTuple):
-    """Groups of output tiles and of input tiles: ``pairs`` of them with work between, ``most`` of one output group."""
+    """How groups of output and of input channel tiles are connected by weights.
+
+    ``pairs`` of groups with weights between them, and the ``most`` pairs of one output group."""
 
     pairs: int
     most: int
 
 
 class Parts(NamedTuple):
-    """Parts of a kernel, each a first and a last tap of either axis: ``spans`` of rows and of columns, each once, and
-    ``chosen`` [parts] of them."""
+    """Parts of a kernel: the distinct ``spans`` (first and last tap) of rows and of columns.
+
+    ``chosen`` [parts] has, for each part, the index of its span, for rows and for columns."""
 
     spans: tuple[tuple[Pair, ...], tuple[Pair, ...]]
     chosen: tuple[np.ndarray, np.ndarray]
@@ -36,20 +39,22 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightTiles:
-    """Those of ``blocks``, one for each output tile, with ``window`` as their kernel."""
+    """The weight tiles of a layer: ``blocks``, one for each output channel tile, and the kernel's ``window``."""
 
     blocks: tuple[OutputBlock, ...]
     window: Window
 
     @cached_property
     def most_taps(self) -> int:
-        """The most weight tiles that any output tile has for one input tile."""
+        """The most weight tiles that any output channel tile has for one input channel tile."""
         return max((block.most_taps for block in self.blocks), default=1) or 1
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
-        """[output tiles, input tiles, weight tiles, 3]: tap and offset of the first row; tap and offset behind the last
-        row. Where there is no weight tile, beyond all others, and before all."""
+        """The first and last tap of every weight tile, with the offset of its first row and behind its last one.
+
+        Two arrays [output channel tiles, input channel tiles, weight tiles, 3] of row, column and offset. A missing
+        weight tile has NOWHERE as its first, and lies before all others with its last."""
         inputs = max((len(block.tiles) for block in self.blocks), default=1)
         first = np.full((len(self.blocks), inputs, self.most_taps, 3), NOWHERE, np.int64)
         rows = np.zeros((len(self.blocks), inputs, 1), np.int64)
@@ -72,27 +77,29 @@ class WeightTiles:
 
     @cached_property
     def alike(self) -> int:
-        """How many weight tiles behind each other share their rows, as those of an average pool do: one load and one
-        walk serve them all."""
+        """The number of consecutive weight tiles that share their rows, as those of an average pool do.
+
+        One load and one walk serve them all."""
         offsets = self._table[0][..., 2]
         count = int((offsets != NOWHERE).sum())
         return max(1, count // max(1, len(np.unique(offsets[offsets != NOWHERE]))))
 
     @cached_property
     def _works(self) -> np.ndarray:
-        """[output tiles, input tiles]: whether one has weights for the other, or the bias that is loaded with them."""
+        """[output channel tiles, input channel tiles]: whether there are weights, or the bias loaded with them."""
         found = self._table[0][:, :, 0, 2] != NOWHERE
         found[np.arange(len(self.blocks)), [block.owner for block in self.blocks]] = True
         return np.asarray(found)
 
     def links(self, outputs: int, inputs: int) -> Links:
-        """Of groups of so many output and input tiles. A convolution that is dense links each to each, one that is
-        depthwise each to its own."""
+        """Return how groups of ``outputs`` and ``inputs`` channel tiles are connected.
+
+        A dense convolution links each to each, a depthwise one each to its own."""
         work = _grouped(self._works, (outputs, inputs), np.logical_or)
         return Links(int(work.sum()), int(work.sum(1).max()))
 
     def window_of(self, outputs: Pair, inputs: Pair, taps: Pair) -> Window | None:
-        """The part of the kernel that some weight tiles are (half-open ranges); None when there are none."""
+        """Return the part of the kernel that weight tiles of these half-open ranges cover; None for no tile."""
         if self.is_whole(taps[1] - taps[0]):
             return self.window
         first, last = (table[slice(*outputs), slice(*inputs), slice(*taps), :2].reshape(-1, 2) for table in self._table)
@@ -100,13 +107,13 @@ class WeightTiles:
         return self.window.only([(int(top), int(left)), (int(bottom), int(right))]) if bottom >= 0 else None
 
     def is_whole(self, taps: int) -> bool:
-        """Whether so many weight tiles of an input tile are every tap, as far as any output tile has that many."""
+        """Tell whether ``taps`` weight tiles of an input channel tile are all that any of them has."""
         if self.depthwise:
             return taps >= self.most_taps
         return taps >= self.most_taps == self.window.kernel[0] * self.window.kernel[1]
 
     def parts(self, outputs: int, inputs: int, taps: int) -> Parts:
-        """All parts of the kernel that come up in steps of so many output, input and weight tiles."""
+        """Return all parts of the kernel that occur in steps of so many channel tiles and weight tiles."""
         low, high = (_grouped(table, (outputs, inputs, taps), combine) for table, combine in zip(
             self._table, (np.minimum, np.maximum), strict=True))
         there = high[..., 0] >= 0
@@ -120,12 +127,12 @@ class WeightTiles:
 
     @property
     def everything(self) -> Parts:
-        """The whole kernel."""
+        """The whole kernel as a single part."""
         rows, columns = self.window.kernel
         return Parts((((0, rows - 1),), ((0, columns - 1),)), (np.zeros(1, np.int64), np.zeros(1, np.int64)))
 
     def vectors(self, inputs: int, taps: int) -> np.ndarray:
-        """[output tiles, steps] of weights and biases, in steps of so many input and weight tiles."""
+        """Return [output channel tiles, steps]: the vectors of weights and biases that each step loads."""
         low, high = (_grouped(table[..., 2], (1, inputs, taps), combine) for table, combine in zip(
             self._table, (np.minimum, np.maximum), strict=True))
         starts = np.zeros(low.shape, bool)
@@ -139,14 +146,14 @@ class WeightTiles:
 
 
 def _once(first: np.ndarray, last: np.ndarray) -> tuple[tuple[Pair, ...], np.ndarray]:
-    """Pairs of numbers, each once, and which of them every pair is."""
+    """Return the distinct pairs of ``first`` and ``last``, and for every pair which of them it is."""
     base = int(last.max()) + 1
     found, index = np.unique(first * base + last, return_inverse=True)
     return tuple(divmod(pair, base) for pair in found.tolist()), index
 
 
 def _grouped(values: np.ndarray, sizes: Sequence[int], combine: np.ufunc) -> np.ndarray:
-    """``values`` combined over groups of these sizes, along the first axes."""
+    """Return ``values`` combined over groups of these sizes, along the first axes."""
     for axis, size in enumerate(sizes):
         if size > 1:
             values = combine.reduceat(values, np.arange(0, values.shape[axis], size), axis=axis)

@@ -10,7 +10,8 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, ROWS_AHEAD, upper_places, weight_latency
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.gearbox import StreamFifo
-from weft.hw.parts.operations import load_weight_layout, walk_layout
+from weft.hw.parts.operation_table import operation_layout
+from weft.hw.parts.operations import walk_layout
 from weft.hw.parts.ports import local_read_port, vector_layout
 from weft.hw.parts.walker import Walker
 
@@ -23,7 +24,7 @@ def source_layout(arch: Arch) -> data.StructLayout:
 def order_layout(arch: Arch) -> data.StructLayout:
     """How both parts' next rows are shifted: ``through`` both is the upper one's; the ``last`` of their operation;
     ``swaps`` of :func:`turns_layout`."""
-    return data.StructLayout({"through": 1, "last": 1, "swaps": load_weight_layout(arch)["swaps"].shape})
+    return data.StructLayout({"through": 1, "last": 1, "swaps": operation_layout(arch, "load_weight")["swaps"].shape})
 
 
 class LoadTwoRowsUnit(wiring.Component):
@@ -40,9 +41,10 @@ class LoadTwoRowsUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         self._operation = data.StructLayout({
-            **load_weight_layout(arch).members, "lower": walk_layout(arch, arch.local_address_width), "whole": 1})
+            **operation_layout(arch, "load_weight").members,
+            "lower": walk_layout(arch, arch.local_address_width), "whole": 1})
         super().__init__({
-            "operation": In(stream.Signature(load_weight_layout(arch))), "done": Out(1), "busy": Out(1),
+            "operation": In(stream.Signature(operation_layout(arch, "load_weight"))), "done": Out(1), "busy": Out(1),
             "swapped": In(1), "local_read": Out(local_read_port(arch)), "lower_read": Out(local_read_port(arch)),
             "shift": Out(1), "through": Out(1), "weight": Out(vector_layout(arch)),
             "lower_weight": Out(vector_layout(arch)),
@@ -80,7 +82,7 @@ class LoadTwoRowsUnit(wiring.Component):
         whole, shorter = given.size_m1 == arch.array_size - given.zero_bias, self._lower_is_shorter
         m.d.comb += [
             walker.i.valid.eq(self.operation.valid), self.operation.ready.eq(walker.i.ready),
-            *(taken[name].eq(given[name]) for name in load_weight_layout(arch).members),
+            *(taken[name].eq(given[name]) for name in operation_layout(arch, "load_weight").members),
             taken.lower.eq(given.local), taken.whole.eq(whole),
         ]
         with m.If(whole):

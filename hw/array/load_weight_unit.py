@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, weight_latency
 from weft.hw.parts.delay import delayed
-from weft.hw.parts.operations import load_weight_layout
+from weft.hw.parts.operation_table import operation_layout
 from weft.hw.parts.ports import local_read_port, vector_layout
 from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
@@ -27,7 +27,7 @@ class LoadWeightUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "operation": In(stream.Signature(load_weight_layout(arch))), "done": Out(1), "busy": Out(1),
+            "operation": In(stream.Signature(operation_layout(arch, "load_weight"))), "done": Out(1), "busy": Out(1),
             "swapped": In(1), "local_read": Out(local_read_port(arch)),
             "shift": Out(1), "weight": Out(vector_layout(arch)),
         })
@@ -36,7 +36,7 @@ class LoadWeightUnit(wiring.Component):
         # operation -> walker, last address first -> local memory -> shift and weight to the array
         m = Module()
         arch = self._arch
-        m.submodules.walker = walker = Walker(load_weight_layout(arch), ("local",), descending=True)
+        m.submodules.walker = walker = Walker(operation_layout(arch, "load_weight"), ("local",), descending=True)
         connect(m, wiring.flipped(self.operation), walker.i)
         addresses = sliced(m, arch, "addresses", walker.o)
         at, request = addresses.payload, self.local_read.request

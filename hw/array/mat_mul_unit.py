@@ -16,7 +16,8 @@ from weft.hw.contract.timing import (
     bias_interval,
 )
 from weft.hw.parts.delay import delayed
-from weft.hw.parts.operations import TAP_FIELDS, mat_mul_layout, register_fields, shift_width, turns_layout
+from weft.hw.parts.operation_table import operation_layout
+from weft.hw.parts.operations import TAP_FIELDS, register_fields, shift_width, turns_layout
 from weft.hw.parts.ports import AccumulatePort, activation_layout, local_read_port, sum_layout
 from weft.hw.parts.schemes import circuits
 from weft.hw.parts.slices import sliced
@@ -42,7 +43,7 @@ class MatMulUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "operation": In(stream.Signature(mat_mul_layout(arch))), "swapped": Out(1), "done": Out(1),
+            "operation": In(stream.Signature(operation_layout(arch, "mat_mul"))), "swapped": Out(1), "done": Out(1),
             "loaded": In(1), "contended": In(1),
             "local_read": Out(local_read_port(arch)),
             "activation": Out(activation_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
@@ -102,7 +103,7 @@ class MatMulUnit(wiring.Component):
 
     def _walker(self, m: Module) -> Walker:
         """Its operations know whether they enter the bias anew: that is found out on their way in."""
-        layout = data.StructLayout({**mat_mul_layout(self._arch).members, "enters": 1})
+        layout = data.StructLayout({**operation_layout(self._arch, "mat_mul").members, "enters": 1})
         m.submodules.walker = walker = Walker(layout, ("local", "accumulator"), counts=bool(self._arch.depthwise_taps))
         given, newest_shift = self.operation.payload, Signal(shift_width(self._arch))
         m.d.comb += [

@@ -18,7 +18,7 @@ from weft.hw.contract.timing import (
 )
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.gearbox import Gearbox, StreamFifo
-from weft.hw.parts.operations import dram_layout
+from weft.hw.parts.operation_table import operation_layout
 from weft.hw.parts.ports import local_write_port
 from weft.hw.parts.slices import fifo_of_two
 from weft.hw.parts.walker import Walker
@@ -48,7 +48,7 @@ class DramReader(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "operation": In(stream.Signature(dram_layout(arch))),
+            "operation": In(stream.Signature(operation_layout(arch, "dram_read"))),
             "local_write": Out(local_write_port(arch)),
             **dict(axi.Axi4Read(arch.axi_address_width, arch.axi_data_width,
                                   axi.user_width(arch)).members.items()),
@@ -58,7 +58,7 @@ class DramReader(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         # operation -> segments -> bursts -> ar; r -> beats -> gearbox -> vectors, with the walker's addresses -> local
         m = Module()
-        arch, operation = self._arch, dram_layout(self._arch)
+        arch, operation = self._arch, operation_layout(self._arch, "dram_read")
         local = data.StructLayout({name: operation[name].shape for name in ("size_m1", "rows_m1", "local")})
         m.submodules.segments = segments = Segments(arch)
         m.submodules.waiting = waiting = StreamFifo(local, READER_OPERATIONS_AHEAD)

@@ -19,7 +19,7 @@ from weft.hw.contract.timing import (
 )
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.gearbox import Gearbox, StreamFifo
-from weft.hw.parts.operations import dram_layout
+from weft.hw.parts.operation_table import operation_layout
 from weft.hw.parts.ports import local_read_port, vector_layout
 from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
@@ -46,7 +46,7 @@ class DramWriter(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "operation": In(stream.Signature(dram_layout(arch))),
+            "operation": In(stream.Signature(operation_layout(arch, "dram_read"))),
             "local_read": Out(local_read_port(arch)),
             **dict(axi.Axi4Write(arch.axi_address_width, arch.axi_data_width,
                                    axi.user_width(arch)).members.items()),
@@ -56,7 +56,7 @@ class DramWriter(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.segments = segments = Segments(self._arch)
-        operation = dram_layout(self._arch)
+        operation = operation_layout(self._arch, "dram_read")
         local = data.StructLayout({name: operation[name].shape for name in ("size_m1", "rows_m1", "local")})
         m.submodules.waiting = waiting = StreamFifo(local, WRITER_OPERATIONS_AHEAD)
         m.submodules.walker = walker = Walker(local, ("local",))

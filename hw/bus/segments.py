@@ -13,7 +13,8 @@ from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.timing import SEGMENTS_WAITING
 from weft.hw.parts.gearbox import StreamFifo
-from weft.hw.parts.operations import CACHE_WIDTH, dram_layout, dram_place, size_width
+from weft.hw.parts.operation_table import operation_layout
+from weft.hw.parts.operations import CACHE_WIDTH, dram_place, size_width
 from weft.hw.parts.slices import stage
 from weft.hw.parts.walker import Walker
 
@@ -70,12 +71,13 @@ class Segments(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch, self._geometry = arch, Geometry(arch)
         super().__init__({
-            "i": In(stream.Signature(dram_layout(arch))), "o": Out(stream.Signature(dram_segment_layout(arch))),
+            "i": In(stream.Signature(operation_layout(arch, "dram_read"))),
+            "o": Out(stream.Signature(dram_segment_layout(arch))),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        operation, place = dram_layout(self._arch), tuple(dram_place(self._arch))
+        operation, place = operation_layout(self._arch, "dram_read"), tuple(dram_place(self._arch))
         pieces = data.StructLayout({
             **{name: operation[name].shape for name in ("size_m1", "rows_m1", "dram", *place)},
             "vectors_m1": unsigned(size_width(self._arch)),

@@ -1,1 +1,3 @@
-"""The contract: what a machine is and means. Imports nothing else of ours; everyone may import it. No Amaranth."""
+"""The contract between compiler, tools and hardware: what a machine is and what its programs mean.
+
+It is plain Python without Amaranth and imports no other room, so that every room may import it."""

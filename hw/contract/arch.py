@@ -37,7 +37,7 @@ ONCE, EVERY_STEP = FixedPointOnce.name, FixedPointEveryStep.name
 
 
 MOST_TAPS = 3
-"""Of a depthwise MatMul: neighbouring vectors that meet in a sum."""
+"""Taps of a depthwise MatMul at most: neighbouring vectors whose products meet in one sum."""
 
 DRAM_OFFSET_BYTES = 1 << 16
 """A DRAM window starts at a multiple of this; its offset register counts blocks of so many bytes."""
@@ -140,7 +140,7 @@ class Arch:
         self._check_together()
 
     def _check_together(self) -> None:
-        """What two keys allow each other."""
+        """Raise ArchError if the values of two or more keys do not go together."""
         self.scheme.check()
         for name in ("dram0_depth", "dram1_depth"):
             needed = getattr(self, name) * self.vector_bytes
@@ -170,7 +170,9 @@ class Arch:
                             f"set simd_registers_depth to {self.lut_count + 1} or more")
 
     def _check_windows_fit(self) -> None:
-        """Behind one port both windows lie in one memory, each from a block on."""
+        """Raise ArchError if both DRAM windows do not fit the address space of the one port that they share.
+
+        Each window begins at a multiple of DRAM_OFFSET_BYTES. A machine with a port for each window is not checked."""
         first = -(-self.dram0_depth * self.vector_bytes // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES
         needed, most = first + self.dram1_depth * self.vector_bytes, 1 << self.axi_address_width
         if self.shared_dram and needed > most:
@@ -179,7 +181,9 @@ class Arch:
                             f"lower dram0_depth or dram1_depth, raise axi_address_width or use {SEPARATE}")
 
     def _check_cores(self) -> None:
-        """Cores share ports: these carry both windows of each core, and programs beside data."""
+        """Raise ArchError if ``cores`` and ``memory_ports`` do not go with each other or with other keys.
+
+        The ports that cores share carry both DRAM windows of each core, and the programs too."""
         if self.memory_ports > self.cores:
             raise ArchError("memory_ports", f"{self.memory_ports}, with cores {self.cores}",
                             f"at most a port a core: {self.cores}", "lower memory_ports or raise cores")
@@ -202,6 +206,7 @@ class Arch:
                             "axi_address_width")
 
     def _check_packing(self) -> None:
+        """Raise ArchError if ``dsp_packing`` is set on a machine whose products cannot share a DSP block."""
         if self.packing is None:
             return
         if self.scheme.largest_product is None:
@@ -214,6 +219,7 @@ class Arch:
                             f"set array_size to {self.array_size + 1} or dsp_packing to {NO_PACKING}")
 
     def _check_activation_tables(self) -> None:
+        """Raise ArchError if ``activation_tables`` is set on a machine that cannot have them."""
         if not self.activation_tables:
             return
         if self.scheme.kind is not SchemeKind.AFFINE:
@@ -226,6 +232,7 @@ class Arch:
                             f"set local_depth to {TABLE_ENTRIES} or activation_tables to 0")
 
     def _check_taps(self) -> None:
+        """Raise ArchError if ``depthwise_taps`` has a value that the machine cannot have."""
         if not self.depthwise_taps:
             return
         if self.depthwise_taps != MOST_TAPS:
@@ -241,40 +248,42 @@ class Arch:
     # -- derived ---------------------------------------------------------------------------------------------------
     @cached_property
     def number(self) -> DataType:
-        """The scalar type."""
+        """The type of a scalar in local memory and DRAM."""
         return DataType.parse(self.data_type)
 
     @cached_property
     def scheme(self) -> Scheme:
-        """The arithmetic: scalars, sums and accumulators."""
+        """The number scheme of the machine: the arithmetic of its scalars, sums and accumulators."""
         return scheme_of(self.number, self.mac_rounding)(self.number, self.accumulator_bits)
 
     @property
     def parameter_loads(self) -> dict[Opcode, int]:
-        """The instructions with which the move-out unit loads what it requantizes by -> vectors that each reads."""
+        """The opcodes that load the move-out unit's requantization parameters -> vectors that each reads."""
         tables = {Opcode.LOAD_ACTIVATION_TABLE: TABLE_ENTRIES} if self.activation_tables else {}
         return {**self.scheme.parameter_loads, **tables}
 
     @property
     def packing(self) -> Packing | None:
-        """How two products share a DSP block; None where each has its own."""
+        """The way in which two products share a DSP block; None if each has its own."""
         return PACKINGS[self.dsp_packing]
 
     @property
     def residue_bits(self) -> int:
-        """Low bits of the high column's sum that packed columns carry beside the cascade."""
+        """The count of low bits of the high column's sum that packed columns carry beside the DSP cascade."""
         assert self.packing is not None and self.scheme.largest_product is not None
         return self.packing.residue_bits(self.array_size * self.scheme.largest_product)
 
     @property
     def tap_rows(self) -> int:
-        """Rows of the array that a tap of a depthwise MatMul takes: of bytes two columns may share an activation, so
-        that each of the two has a row of its own."""
+        """Rows of the array that one tap of a depthwise MatMul takes.
+
+        It is 1, or 2 for bytes, whose columns may share an activation in pairs: each of the two columns has a row of
+        its own."""
         return 1 if self.scheme.largest_product is None else PAIR
 
     @property
     def accumulator_bits(self) -> int:
-        """``accumulator_width``, default applied."""
+        """Bits of an accumulator: the key ``accumulator_width`` with its default applied."""
         assert self.accumulator_width is not None
         return self.accumulator_width
 
@@ -290,36 +299,43 @@ class Arch:
 
     @property
     def vector_beats(self) -> float:
-        """Cycles that a DRAM channel takes for a vector, on average over many in a row, while all cores that share a
-        memory port ask for as much."""
+        """Cycles that a DRAM channel takes for a vector, on average over many in a row.
+
+        All cores that share a memory port are taken to ask for as much at the same time."""
         return max(1.0, 8 * self.vector_bytes / self.axi_data_width) * self.cores_a_port
 
     @property
     def cores_a_port(self) -> int:
-        """Cores behind a memory port, where it has most."""
+        """Cores behind the memory port that has most of them."""
         return -(-self.cores // self.memory_ports)
 
     @property
     def local_address_width(self) -> int:
+        """Bits of a local memory address, in vectors."""
         return bits_to_count(self.local_depth)
 
     @property
     def accumulator_address_width(self) -> int:
+        """Bits of an accumulator address, in vectors."""
         return bits_to_count(self.accumulator_depth)
 
     @property
     def dram_address_width(self) -> int:
-        """Bits of a DRAM address in vectors, the wider of the two windows."""
+        """Bits of a DRAM address in vectors, for the wider of the two windows."""
         return max(bits_to_count(self.dram0_depth), bits_to_count(self.dram1_depth))
 
     @property
     def lane_count(self) -> int:
+        """Lanes of the machine: scalars in a vector."""
         return self.array_size
 
     # -- files -----------------------------------------------------------------------------------------------------
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Arch:
-        """From the object of a ``.tarch`` (or of a ``.tmodel``'s ``arch``). Raises ArchError."""
+        """Return the machine that a dictionary of architecture keys describes.
+
+        The dictionary is the object of a ``.tarch`` file, or ``arch`` of a ``.tmodel``; former names of keys are taken
+        too. Raise ArchError if a key is unknown or missing, or a value is not allowed."""
         values = {FORMER_NAMES.get(name, name): value for name, value in values.items()}
         for name in values:
             if name not in KEYS:
@@ -332,19 +348,22 @@ class Arch:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Every key with its value, defaults applied; ``from_dict`` takes it back."""
+        """Return every architecture key with its value, defaults applied; ``from_dict`` takes it back."""
         return dataclasses.asdict(self)
 
     def replace(self, **values: Any) -> Arch:
-        """The same machine with some keys changed; what follows from a changed key follows again."""
+        """Return this machine with some keys changed; defaults that follow from a changed key follow again."""
         return Arch.from_dict({**self.to_dict(), **self._dependents(values), **values})
 
     def _dependents(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the keys that go back to their default, as None, when ``values`` are changed."""
         return {"accumulator_width": None} if {"mac_rounding", "data_type"} & set(values) else {}
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Arch:
-        """A preset's name (``pynq``) or the path of a ``.tarch`` file. Raises ArchError."""
+        """Return the machine of a preset's name, such as ``pynq``, or of the path of a ``.tarch`` file.
+
+        Raise ArchError if the file does not describe a machine that can be built."""
         return cls.from_dict(read_object(find(name_or_path), "architecture file",
                                          "a JSON object of architecture keys", "start from a preset of arch/"))
 
@@ -367,12 +386,12 @@ PRESETS = Path(__file__).parents[2] / "presets"
 
 
 def presets() -> dict[str, Path]:
-    """Name -> file of every preset that ships."""
+    """Return name -> file of every preset that ships with the project."""
     return {path.stem: path for path in sorted(PRESETS.glob("*.tarch"))}
 
 
 def find(name_or_path: str | Path) -> Path:
-    """The ``.tarch`` file meant by a preset's name or a path. Raises WeftError when there is none."""
+    """Return the ``.tarch`` file that a preset's name or a path means. Raise WeftError if there is none."""
     path = Path(name_or_path)
     if path.suffix == ".tarch" and _is_file(path):
         return path
@@ -384,6 +403,7 @@ def find(name_or_path: str | Path) -> Path:
 
 
 def _is_file(path: Path) -> bool:
+    """Tell whether ``path`` is a regular file; a path that the system cannot take is none."""
     try:
         return path.is_file()
     except OSError:  # such as a name longer than the system takes

@@ -1,4 +1,4 @@
-"""Why a machine stops: the numbers that the status registers show, and their texts."""
+"""Causes of a machine's stop: the numbers that the status registers show, and their texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Cause(enum.IntEnum):
-    """Why the machine stopped. Where several apply to one instruction, the lowest number is reported."""
+    """The cause of a machine's stop. If several apply to one instruction, the lowest number is reported."""
 
     NONE = 0
     OPCODE = 1

@@ -1,7 +1,7 @@
-"""Control and status registers behind the AXI4-Lite slave (docs/architecture.md, "The edges"): the one register map.
+"""The control and status registers behind the AXI4-Lite slave (docs/architecture.md, "The edges").
 
-Offsets in bytes, registers of 32 bits. Drivers, test bench, C header and ``hw/bus/csr_slave.py`` read this table.
-"""
+This table is the one register map: drivers, test bench, C header and ``hw/bus/csr_slave.py`` read it. Offsets are in
+bytes, and registers have 32 bits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ SYSTEM_ADDRESS_WIDTH = ADDRESS_WIDTH + SYSTEM_PAGE.bit_length()
 
 
 class Access(enum.Enum):
-    """READ_ONLY, READ_WRITE, COMMAND (writing 1 acts, reads 0), CLEAR (writing 1 clears that bit)."""
+    """The way in which a host may use a register.
+
+    READ_ONLY registers are read; READ_WRITE ones keep what is written. COMMAND: writing 1 to a bit acts, reading gives
+    0. CLEAR: writing 1 to a bit clears it."""
 
     READ_ONLY = "read only"
     READ_WRITE = "read/write"
@@ -37,13 +40,15 @@ class Access(enum.Enum):
 
 @dataclass(frozen=True)
 class ControlRegister:
+    """One row of the register map: ``offset`` in bytes, access, and the meaning for the documentation."""
+
     offset: int
     access: Access
     meaning: str
 
 
 class Command(enum.IntEnum):
-    """Bits of CONTROL."""
+    """Bits of the register CONTROL, which a host writes."""
 
     START = 0
     SOFT_RESET = 1
@@ -111,33 +116,35 @@ SYSTEM_REGISTERS: dict[str, ControlRegister] = {
 
 
 def identity(arch: Arch) -> dict[str, Any]:
-    """Return every key with its value, under its first name and without later keys at their default: machines that are
-    older than a key or a name keep their identity."""
+    """Return the architecture keys with values by which machines are told apart, for a hash.
+
+    Keys have their first name, and keys of later file formats are left out at their default. So a machine that is older
+    than a key or a name keeps its identity."""
     return {KEYS[name].former or name: value for name, value in arch.to_dict().items()
             if KEYS[name].since == 1 or value != KEYS[name].default}
 
 
 def arch_hash(arch: Arch) -> int:
-    """Return ARCH_HASH, equal for machines on which every program means the same."""
+    """Return the value of ARCH_HASH [32 bits], equal for machines on which every program means the same."""
     seen = {name: value for name, value in identity(arch).items()
             if KEYS[FORMER_NAMES.get(name, name)].compatibility is not Compatibility.SAME}
     return int.from_bytes(hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).digest()[:4], "big")
 
 
 def board_code(board: str) -> int:
-    """BOARD of a board by its name; 0 for the empty name, a machine without a board."""
+    """Return the value of the register BOARD for a board's name; 0 for the empty name, without a board."""
     return zlib.crc32(board.encode())
 
 
 def stored_widths(arch: Arch) -> dict[str, int]:
-    """Bits that each READ_WRITE register keeps; those above mean nothing and read 0."""
+    """Return the bits that each READ_WRITE register keeps; bits above are ignored and read 0."""
     return {"INTERRUPT_ENABLE": INTERRUPT_COUNT, "PROGRAM_ADDRESS_LOW": min(arch.axi_address_width, 32),
             "PROGRAM_ADDRESS_HIGH": max(arch.axi_address_width - 32, 0), "PROGRAM_BYTES": 32,
             "SCRATCH": 32}
 
 
 def parameter_values(arch: Arch) -> dict[str, int]:
-    """The registers that say what programs a machine runs: name -> value."""
+    """Return the values of the registers that describe the machine to a host: name -> value."""
     number = arch.number
     return {
         "IDENTITY": IDENTITY,

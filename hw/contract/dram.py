@@ -1,8 +1,7 @@
-"""What stands behind the machine's DRAM ports, as numbers that decide how long it takes: the one record that boards
-name and that estimator, simulation, compiler and reports read.
+"""Models of the memory behind a machine's DRAM ports: the numbers that decide how long accesses take.
 
-Times are in cycles of the machine, unless their name has another unit.
-"""
+Boards name such a model, and estimator, simulation, compiler and reports read it. Times are in cycles of the machine,
+unless a name has another unit."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class IdealDram:
-    """Memories that answer after the same time, each window and the program with a bus of its own.
+    """A memory that answers after a constant time, with a bus for each DRAM window and for the program.
 
-    ``read_latency``: from an address taken to the first beat; ``write_latency``: from a burst's last beat to its
-    response; ``bursts``: under way at most, each way, as the simulated memory takes them (simulate/sv/axi_dram.sv).
-    """
+    ``read_latency``: from an address taken to the first beat. ``write_latency``: from a burst's last beat to its
+    response. ``bursts``: reads, and writes, under way at most, as the simulated memory takes them
+    (simulate/sv/axi_dram.sv)."""
 
     read_latency: int = 30
     write_latency: int = 30
@@ -23,18 +22,17 @@ class IdealDram:
 
 
 EXPECTED = IdealDram()
-"""What estimates and simulations take where nothing else is said, and what the compiler plans for."""
+"""The memory that estimates and simulations take by default, and that the compiler plans for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiteDram:
-    """A chip behind LiteDRAM, which the host, the machine's DRAM ports and its program share.
+    """A DRAM chip behind the controller LiteDRAM, shared by the host, the DRAM ports and the program.
 
-    Numbers are those of LiteDRAM's chip and PHY at the clock of the board's shell. ``data_bits``: of the chip;
-    ``word_bytes``: what one command moves; ``phases``: commands that the PHY takes in a cycle. ``read_latency``,
-    ``write_latency``: of the PHY; ``column_write_latency``: from a write command to its data. The address is row, bank,
-    column, from its top.
-    """
+    The numbers are those of LiteDRAM's chip and PHY at the clock of the board's shell. ``data_bits``: width of the
+    chip. ``word_bytes``: bytes that one command moves. ``phases``: commands that the PHY takes in a cycle.
+    ``read_latency`` and ``write_latency``: of the PHY. ``column_write_latency``: from a write command to its data. The
+    address consists of row, bank and column, from its top."""
 
     data_bits: int
     word_bytes: int
@@ -42,7 +40,7 @@ class LiteDram:
     banks: int
     rows: int
     row_bytes: int
-    """Of one bank."""
+    """Bytes of a row of one bank."""
     read_latency: int
     write_latency: int
     column_write_latency: int
@@ -60,12 +58,12 @@ class LiteDram:
 
     @property
     def bank_shift(self) -> int:
-        """Where the bank lies in an address of words."""
+        """The lowest bit of the bank's number in an address of words."""
         return (self.row_bytes // self.word_bytes - 1).bit_length()
 
     @property
     def bytes(self) -> int:
-        """Of the whole chip."""
+        """Bytes of the whole chip."""
         return self.banks * self.rows * self.row_bytes
 
 

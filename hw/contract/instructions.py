@@ -1,12 +1,11 @@
-"""The instructions, once (docs/architecture.md, "Instructions").
+"""The table of instructions (docs/architecture.md, "Instructions").
 
-One table, ``OPERATIONS``, says for each opcode its flags and which field lies in which operand. Encoder, decoder,
-disassembler, golden machine, hardware decoder, documentation and C header all read it. How wide the operands of a
-machine are, and its bytes: ``isa.py``.
+``OPERATIONS`` says for each opcode its flags and which field lies in which operand. Encoder, decoder, disassembler,
+golden machine, hardware decoder, documentation and C header all read it. ``isa.py`` says how wide the operands of one
+machine are, and its bytes.
 
-Field kinds: an ADDRESS has the address at the bottom of its operand and log2(stride) above it; a SIZE is stored as
-n-1; a NUMBER as it is. Bits that no field names must be zero.
-"""
+Field kinds: an ADDRESS has the address at the bottom of its operand and log2(stride) above it; a SIZE is stored as n-1;
+a NUMBER as it is. Bits that no field names must be zero."""
 
 from __future__ import annotations
 
@@ -17,6 +16,8 @@ from typing import NamedTuple
 
 
 class Opcode(enum.IntEnum):
+    """Opcodes of the instructions, 4 bits each."""
+
     NO_OP = 0
     MAT_MUL = 1
     DATA_MOVE = 2
@@ -31,11 +32,13 @@ class Opcode(enum.IntEnum):
 
 
 PARAMETER_LOADS = frozenset({Opcode.LOAD_SCALE, Opcode.LOAD_ACTIVATION_TABLE})
-"""Instructions that load what the move-out unit requantizes by. ``Arch.parameter_loads``: those of a machine."""
+"""Opcodes of all machines that load the move-out unit's requantization parameters.
+
+``Arch.parameter_loads`` has those of one machine."""
 
 
 class DataFlow(enum.IntEnum):
-    """The flags of DataMove, read as one number."""
+    """Directions of a DataMove: its four flags, read as one number."""
 
     DRAM0_TO_LOCAL = 0
     LOCAL_TO_DRAM0 = 1
@@ -53,6 +56,8 @@ class DataFlow(enum.IntEnum):
 
 
 class SimdOpcode(enum.IntEnum):
+    """Numbers of the SIMD unit's operations."""
+
     NO_OP = 0
     ZERO = 1
     MOVE = 2
@@ -80,11 +85,12 @@ SIMD_ARGUMENTS: dict[SimdOpcode, int] = {
 
 
 def simd_argument_count(opcode: SimdOpcode) -> int:
+    """Return how many sources a SIMD operation reads: 0, 1 or 2."""
     return SIMD_ARGUMENTS.get(opcode, 2)
 
 
 class Kind(enum.Enum):
-    """How a field is stored: ADDRESS with stride, SIZE as n-1, NUMBER as it is, SUB the SIMD sub-instruction."""
+    """The way a field is stored: ADDRESS with its stride, SIZE as n-1, NUMBER as it is, SUB for SimdSub."""
 
     ADDRESS = "address"
     SIZE = "size"
@@ -103,7 +109,9 @@ class Field:
 
 @dataclass(frozen=True)
 class InstructionSpec:
-    """One row of the instruction table. ``flags`` from bit 0 up; DataMove's flags are a DataFlow instead."""
+    """One row of the instruction table: name, flags from bit 0 up, fields.
+
+    DataMove has no flags here, since its flags are one DataFlow."""
 
     name: str
     flags: tuple[str, ...] = ()
@@ -133,13 +141,15 @@ OPERATIONS: dict[Opcode, InstructionSpec] = {
 
 @cache
 def flag_bit(opcode: int, name: str) -> int:
-    """The bit of a flag within the flags of an instruction. Raises ValueError where the table has no such flag."""
+    """Return the bit of a flag among the flags of an opcode. Raise ValueError if the opcode has no such flag."""
     return OPERATIONS[Opcode(opcode)].flags.index(name)
 
 
 @cache
 def operand_of(opcode: int, name: str) -> int:
-    """The operand (0, 1, 2) that a field lies in. Raises ValueError where the table has no such field."""
+    """Return the operand (0, 1, 2) that holds a field of an opcode.
+
+    Raise ValueError if the opcode has no such field."""
     fields = OPERATIONS[Opcode(opcode)].fields
     return fields[[field.name for field in fields].index(name)].operand
 
@@ -164,20 +174,24 @@ class Instruction(NamedTuple):
 
     @property
     def operands(self) -> tuple[int, int, int]:
+        """The three operands as raw numbers."""
         return self.operand0, self.operand1, self.operand2
 
     def flag(self, name: str) -> bool:
-        """Whether a flag of this opcode is set."""
+        """Tell whether the flag ``name`` of this instruction's opcode is set."""
         return bool(self.flags >> flag_bit(self.opcode, name) & 1)
 
     def raw(self, name: str) -> int:
-        """The operand that a field of this opcode lies in."""
+        """Return the raw operand that holds the field ``name`` of this instruction's opcode."""
         return self.operands[operand_of(self.opcode, name)]
 
 
 @dataclass(frozen=True, slots=True)
 class SimdSub:
-    """A SIMD sub-instruction. Sources: 0 the input, n register n. Destination: 0 output only, n register n too."""
+    """A SIMD sub-instruction: what the ALU does, with which registers.
+
+    Sources ``left`` and ``right``: 0 is the input, n register n. ``destination``: 0 is the output alone, n writes
+    register n too."""
 
     opcode: SimdOpcode
     left: int = 0

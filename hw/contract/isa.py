@@ -1,9 +1,8 @@
-"""The instruction set of one machine: how wide its operands are, constructors, encode, decode, disassemble.
+"""The instruction set of one machine: how wide its operands are; constructors, encode, decode, disassemble.
 
 An instruction is a little-endian integer of whole bytes, from the top: opcode (4), flags (4), operand 2, operand 1,
-operand 0. Which flags and fields an opcode has: ``instructions.py``. What Configure sets: ``registers.py``. Why a
-machine refuses an instruction: ``causes.py``.
-"""
+operand 0. ``instructions.py`` has the flags and fields of each opcode, ``registers.py`` the registers that Configure
+sets, ``causes.py`` the reasons why a machine refuses an instruction."""
 
 from __future__ import annotations
 
@@ -35,6 +34,7 @@ from weft.support.errors import IsaError, explain
 
 
 def _round_up_to_byte(bits: int) -> int:
+    """Return ``bits`` rounded up to a multiple of 8."""
     return (bits + 7) // 8 * 8
 
 
@@ -62,36 +62,39 @@ class Isa:
         self.instruction_bytes = (self.opcode_offset + 4) // 8
 
     def _parameter_width(self) -> int:
-        """Return the bits that registers of quantization parameters ask of a Configure, whose value is operand 1."""
+        """Return the bits that the widest register of quantization parameters takes in a Configure."""
         return max(spec.width for spec in self.arch.scheme.registers(self.arch.activation_tables).values())
 
     # -- fields ----------------------------------------------------------------------------------------------------
     @cached_property
     def registers(self) -> dict[Register, RegisterSpec]:
+        """The Configure registers of this machine, each with its row of the table."""
         return register_table(self.arch)
 
     def field_width(self, field: Field) -> int:
-        """Bits of a field within its operand, stride included."""
+        """Return the bits of a field within its operand, those of its stride included."""
         if field.kind is Kind.ADDRESS:
             return self.address_widths[field.operand] + self.stride_widths[field.operand]
         return self.sub_width if field.kind is Kind.SUB else self.operand_widths[field.operand]
 
     def used_mask(self, opcode: Opcode) -> int:
-        """Bits of an instruction that this opcode's fields, flags and the opcode itself name."""
+        """Return a mask of the instruction's bits that have a meaning for ``opcode``: opcode, flags, fields."""
         mask = 0xFF << self.flags_offset
         for field in OPERATIONS[opcode].fields:
             mask |= ((1 << self.field_width(field)) - 1) << self.operand_offsets[field.operand]
         return mask
 
     def legal_flags(self, opcode: Opcode) -> frozenset[int]:
-        """Flag values that a stand-alone instruction may have (``hold`` is legal only inside a loop body)."""
+        """Return the flag values that a stand-alone instruction of an opcode may have.
+
+        ``hold`` is not among them: it is legal only in a loop body."""
         if opcode is Opcode.DATA_MOVE:
             return frozenset(int(flow) for flow in DataFlow)
         names = OPERATIONS[opcode].flags
         return frozenset(range(1 << len([name for name in names if name != "hold"])))
 
     def opcodes(self) -> tuple[Opcode, ...]:
-        """The opcodes that this machine has."""
+        """Return the opcodes that this machine has."""
         absent = PARAMETER_LOADS - set(self.arch.parameter_loads)
         absent |= {Opcode.LOAD_LUT} if not self.arch.lut_count else set()
         absent |= {Opcode.SIMD_LOOP} if not self.arch.simd_loop_depth else set()
@@ -99,22 +102,24 @@ class Isa:
         return tuple(opcode for opcode in Opcode if opcode not in absent)
 
     def simd_opcodes(self) -> tuple[SimdOpcode, ...]:
-        """The SIMD operations that this machine has: those whose number fits its field."""
+        """Return the SIMD operations that this machine has: those whose number fits its field."""
         return tuple(opcode for opcode in SimdOpcode if opcode < 1 << self.simd_opcode_width)
 
     def address(self, operand: int, raw: int) -> tuple[int, int]:
-        """Raw operand (0 or 1) -> (address, stride in vectors)."""
+        """Return the address and the stride [vectors] that raw operand 0 or 1 encodes."""
         width = self.address_widths[operand]
         return raw & ((1 << width) - 1), 1 << (raw >> width & ((1 << self.stride_widths[operand]) - 1))
 
     # -- constructors ----------------------------------------------------------------------------------------------
     def _fit(self, what: str, value: int, width: int) -> int:
+        """Return ``value`` if it fits ``width`` unsigned bits, else raise IsaError that names ``what``."""
         if not 0 <= value < 1 << width:
             raise IsaError(explain(what, value, f"0..{(1 << width) - 1} ({width} bits)",
                                    "split the operation or enlarge the memory that sets this width"))
         return int(value)
 
     def _address(self, what: str, operand: int, address: int, stride: int) -> int:
+        """Return the raw operand of an address with its stride. Raise IsaError if either cannot be encoded."""
         depth = (self.arch.stride0_depth, self.arch.stride1_depth)[operand]
         if not encodable(stride, depth):
             raise IsaError(explain(f"stride of {what}", stride, f"a power of two, 1..{1 << (depth - 1)}",
@@ -123,6 +128,7 @@ class Isa:
         return self._fit(what, address, width) | (stride.bit_length() - 1) << width
 
     def _size(self, what: str, operand: int, size: int) -> int:
+        """Return the raw operand of a size, ``size`` - 1. Raise IsaError if it does not fit."""
         width = self.operand_widths[operand]
         if not 1 <= size <= 1 << width:
             raise IsaError(explain(what, size, f"1..{1 << width}", "split the operation"))
@@ -130,13 +136,19 @@ class Isa:
 
     @staticmethod
     def _flags(opcode: Opcode, **flags: bool) -> int:
+        """Return the flag bits of an opcode from a truth value for each flag's name."""
         return sum(1 << flag_bit(opcode, name) for name, value in flags.items() if value)
 
     def no_op(self) -> Instruction:
+        """Return a NoOp, which does nothing."""
         return Instruction(Opcode.NO_OP)
 
     def mat_mul(self, local: int, accumulator: int, size: int, *, accumulate: bool = False, zeroes: bool = False,
                 local_stride: int = 1, accumulator_stride: int = 1) -> Instruction:
+        """Return a MatMul of ``size`` vectors from local memory into the accumulators, by the loaded weights.
+
+        With ``accumulate`` results are added to the accumulators. With ``zeroes`` activations are zero, and none is
+        read."""
         return Instruction(Opcode.MAT_MUL, self._flags(Opcode.MAT_MUL, accumulate=accumulate, zeroes=zeroes),
                            self._address("MatMul local", 0, local, local_stride),
                            self._address("MatMul accumulator", 1, accumulator, accumulator_stride),
@@ -144,7 +156,9 @@ class Isa:
 
     def data_move(self, flow: DataFlow, local: int, far: int, size: int, *, local_stride: int = 1,
                   far_stride: int = 1) -> Instruction:
-        """``far`` addresses DRAM0, DRAM1 or the accumulators, as the flow says."""
+        """Return a DataMove of ``size`` vectors between ``local``, in local memory, and ``far``.
+
+        ``far`` is an address in DRAM0, DRAM1 or the accumulators, as the flow says."""
         return Instruction(Opcode.DATA_MOVE, int(flow),
                            self._address("DataMove local", 0, local, local_stride),
                            self._address("DataMove far", 1, far, far_stride),
@@ -152,14 +166,19 @@ class Isa:
 
     def load_weight(self, local: int, size: int, *, zeroes: bool = False, zero_bias: bool = False,
                     local_stride: int = 1) -> Instruction:
-        """Shift ``size`` vectors in, last address first; the bias row comes from ``local`` itself."""
+        """Return a LoadWeight, which shifts ``size`` vectors into the array, the last address first.
+
+        The bias row comes from ``local`` itself. With ``zeroes`` all rows are zero, with ``zero_bias`` the bias row
+        is."""
         return Instruction(Opcode.LOAD_WEIGHT, self._flags(Opcode.LOAD_WEIGHT, zeroes=zeroes, zero_bias=zero_bias),
                            self._address("LoadWeight local", 0, local, local_stride),
                            self._size("LoadWeight size", 1, size))
 
     def simd(self, sub: SimdSub, *, read: int | None = None, write: int | None = None, accumulate: bool = False,
              hold: bool = False, read_stride: int = 1, write_stride: int = 1) -> Instruction:
-        """``read`` / ``write`` are accumulator addresses, None for no access; strides count only in a loop."""
+        """Return a SIMD instruction that does ``sub``.
+
+        ``read`` and ``write`` are accumulator addresses, None for no access. Strides count only in a loop."""
         flags = self._flags(Opcode.SIMD, read=read is not None, write=write is not None, accumulate=accumulate,
                             hold=hold)
         return Instruction(Opcode.SIMD, flags,
@@ -168,25 +187,34 @@ class Isa:
                            self.pack_sub(sub))
 
     def load_lut(self, local: int, table: int, *, local_stride: int = 1) -> Instruction:
+        """Return a LoadLUT, which reads lookup table ``table`` of the SIMD unit from local memory."""
         return Instruction(Opcode.LOAD_LUT, 0, self._address("LoadLUT local", 0, local, local_stride),
                            self._fit("LoadLUT table", table, self.operand_widths[1]))
 
     def load_scale(self, local: int, *, local_stride: int = 1) -> Instruction:
-        """Multipliers and biases of the DataMoves out of the accumulators behind it: ``SCALE_VECTORS`` vectors."""
+        """Return a LoadScale, which reads a multiplier and a bias for each lane from local memory.
+
+        DataMoves out of the accumulators that follow use them. It reads ``SCALE_VECTORS`` vectors."""
         return Instruction(Opcode.LOAD_SCALE, 0, self._address("LoadScale local", 0, local, local_stride))
 
     def load_activation_table(self, local: int, table: int, *, local_stride: int = 1) -> Instruction:
-        """Table 1..activation_tables, the number that ACTIVATION_TABLE takes: ``TABLE_ENTRIES`` vectors."""
+        """Return a LoadActivationTable, which reads an activation table from local memory.
+
+        ``table``: 1..activation_tables, the number that register ACTIVATION_TABLE takes. It reads ``TABLE_ENTRIES``
+        vectors."""
         return Instruction(Opcode.LOAD_ACTIVATION_TABLE, 0,
                            self._address("LoadActivationTable local", 0, local, local_stride),
                            self._fit("LoadActivationTable table", table, self.operand_widths[1]))
 
     def simd_loop(self, iterations: int, body: int) -> Instruction:
+        """Return a SIMDLoop, which runs the ``body`` SIMD instructions that follow ``iterations`` times."""
         return Instruction(Opcode.SIMD_LOOP, 0, self._size("SIMDLoop iterations", 0, iterations),
                            self._size("SIMDLoop body", 1, body))
 
     def configure(self, register: Register, value: int) -> Instruction:
-        """``value`` as it is meant: a signed register takes negative ones."""
+        """Return a Configure that sets ``register`` to ``value``; a signed register takes negative values.
+
+        Raise IsaError if the value does not fit the operand."""
         spec = self.registers.get(register)
         if spec and spec.signed and -1 << spec.width - 1 <= value < 0:
             value += 1 << spec.width
@@ -194,13 +222,15 @@ class Isa:
                            self._fit(f"Configure {Register(register).name}", value, self.operand_widths[1]))
 
     def repeat(self, distance: int, count: int) -> Instruction:
-        """Go on as the instructions from ``distance`` before this one on did, for ``count`` instructions."""
+        """Return a Repeat, which stands for ``count`` instructions.
+
+        They go on as the instructions did that begin ``distance`` before this one (``repeats.py``)."""
         return Instruction(Opcode.REPEAT, 0, self._size("Repeat distance", 0, distance),
                            self._size("Repeat count", 1, count))
 
     # -- SIMD sub-instruction --------------------------------------------------------------------------------------
     def pack_sub(self, sub: SimdSub) -> int:
-        """From the top: opcode, left, right, destination."""
+        """Return the operand of a SIMD sub-instruction; from the top: opcode, left, right, destination."""
         width = self.simd_register_width
         value = self._fit("SIMD opcode", sub.opcode, self.simd_opcode_width)
         for name in reversed(SUB_REGISTERS):
@@ -208,7 +238,7 @@ class Isa:
         return value
 
     def unpack_sub(self, value: int) -> tuple[int, int, int, int]:
-        """Raw (opcode, left, right, destination); not checked."""
+        """Return opcode, left, right and destination of a raw sub-instruction, not checked."""
         width = self.simd_register_width
         mask = (1 << width) - 1
         return (value >> 3 * width & ((1 << self.simd_opcode_width) - 1), value >> 2 * width & mask,
@@ -216,7 +246,9 @@ class Isa:
 
     # -- integers and bytes ----------------------------------------------------------------------------------------
     def encode(self, instruction: Instruction) -> int:
-        """Instruction -> integer of ``instruction_bytes`` bytes. Raises IsaError for an operand too wide."""
+        """Return an instruction as an integer of ``instruction_bytes`` bytes.
+
+        Raise IsaError if an operand is too wide."""
         value = self._fit("opcode", instruction.opcode, 4) << 4 | self._fit("flags", instruction.flags, 4)
         for operand in (2, 1, 0):
             width = self.operand_widths[operand]
@@ -224,18 +256,19 @@ class Isa:
         return value
 
     def decode(self, value: int) -> Instruction:
-        """Integer -> raw instruction; legal or not."""
+        """Return the raw instruction that an integer encodes, legal or not."""
         operands = [value >> self.operand_offsets[i] & ((1 << self.operand_widths[i]) - 1) for i in range(3)]
         return Instruction(value >> self.opcode_offset & 15, value >> self.flags_offset & 15, *operands)
 
     def assemble(self, program: Iterable[Instruction]) -> bytes:
-        """The ``.tprog`` bytes."""
+        """Return the ``.tprog`` bytes of a program."""
         size = self.instruction_bytes
         return b"".join(self.encode(instruction).to_bytes(size, "little") for instruction in program)
 
     def words(self, program: bytes) -> np.ndarray:
-        """``.tprog`` bytes -> uint64 array [5, n]: opcode, flags, operand 0, 1, 2 of what stands there, Repeats as they
-        are. Raises IsaError when truncated."""
+        """Return the words of a ``.tprog``, uint64 [5, n]: opcode, flags, operand 0, 1, 2.
+
+        A Repeat is one word, not expanded. Raise IsaError if the program is truncated."""
         size = self.instruction_bytes
         if len(program) % size:
             raise IsaError(explain("program", f"{len(program)} bytes", f"a multiple of {size}, the bytes of one "
@@ -252,28 +285,33 @@ class Isa:
         return np.stack([head >> np.uint64(4), head & np.uint64(15), *operands])
 
     def split(self, program: bytes) -> np.ndarray:
-        """``.tprog`` bytes -> uint64 array [5, n]: opcode, flags, operand 0, 1, 2 of the instructions that the machine
-        runs, Repeats expanded. Raises IsaError when truncated, or when there are more than tools take."""
+        """Return the instructions that a ``.tprog`` runs, uint64 [5, n]: opcode, flags, operand 0, 1, 2.
+
+        Repeats are expanded. Raise IsaError if the program is truncated, or stands for more than MOST_INSTRUCTIONS."""
         return _expanded(program, self.arch) if self.arch.repeat_depth else self.words(program)
 
     def counts(self, program: bytes) -> np.ndarray:
-        """``.tprog`` bytes -> int64 array [n]: how many instructions each of ``words`` stands for after a reset."""
+        """Return int64 [n]: how many instructions each word of a ``.tprog`` stands for after a reset."""
         if not self.arch.repeat_depth:
             return np.ones(len(program) // self.instruction_bytes, np.int64)
         return counts(self.words(program), self.arch.repeat_depth)
 
     def history(self) -> History:
-        """What a machine knows after a reset of the instructions before."""
+        """Return the record, still empty, of earlier instructions, by which a machine expands Repeats."""
         return History(self.arch.repeat_depth, self.operand_widths[:2])
 
     def disassemble(self, program: bytes) -> Iterator[Instruction]:
-        """``.tprog`` bytes -> what stands there, Repeats as they are. Raises IsaError when truncated."""
+        """Yield the instructions of a ``.tprog``, Repeats not expanded.
+
+        Raise IsaError if the program is truncated."""
         for row in self.words(program).T.tolist():
             yield Instruction(*row)
 
     # -- text ------------------------------------------------------------------------------------------------------
     def text(self, instruction: Instruction) -> str:
-        """One line of assembly, such as ``MatMul accumulate local=3 accumulator=0:2 size=49`` (``:2`` the stride)."""
+        """Return one line of assembly, such as ``MatMul accumulate local=3 accumulator=0:2 size=49``.
+
+        ``:2`` is the stride. An illegal opcode gives its raw numbers."""
         if instruction.opcode not in list(Opcode):
             return f"illegal opcode={instruction.opcode} flags={instruction.flags} operands={instruction.operands}"
         opcode = Opcode(instruction.opcode)
@@ -283,6 +321,7 @@ class Isa:
         return " ".join(words)
 
     def _flag_words(self, opcode: Opcode, flags: int) -> list[str]:
+        """Return the words of assembly for an instruction's flags."""
         if opcode is Opcode.DATA_MOVE:
             known = {int(flow): flow.name.lower() for flow in DataFlow}
             return [known.get(flags, f"flow={flags}")]
@@ -290,6 +329,7 @@ class Isa:
         return [names[bit] if bit < len(names) else f"flag{bit}" for bit in range(4) if flags >> bit & 1]
 
     def _field_text(self, field: Field, raw: int) -> str:
+        """Return the assembly of a field, such as ``local=3:2``, from its raw operand."""
         if field.kind is Kind.ADDRESS:
             address, stride = self.address(field.operand, raw)
             return f"{field.name}={address}" + (f":{stride}" if stride > 1 else "")
@@ -306,7 +346,9 @@ class Isa:
 
 @lru_cache(maxsize=1)
 def _expanded(program: bytes, arch: Arch) -> np.ndarray:
-    """``Isa.split`` where there may be Repeats. Kept, for what looks at a program looks at it several times."""
+    """Return ``Isa.split`` of a program on a machine that has Repeats.
+
+    The latest result is kept, since several readers look at the same program."""
     isa = Isa(arch)
     table = expand(isa.words(program), arch.repeat_depth, isa.operand_widths[:2])
     table.setflags(write=False)

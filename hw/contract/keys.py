@@ -1,8 +1,7 @@
-"""What one row of the table of architecture keys says. The table itself is the fields of ``Arch`` (arch.py).
+"""The row of the table of architecture keys. The table itself is the fields of ``Arch`` (arch.py).
 
-Whatever has to know the keys reads their rows: limits and refusals, ARCH_HASH, what a model may be run with, what the
-explorer shares between machines, and the documentation.
-"""
+Limits and refusals, ARCH_HASH, the check of a model against a machine, what the explorer shares between machines, and
+the documentation are made from these rows."""
 
 from __future__ import annotations
 
@@ -18,20 +17,22 @@ ROW = "row"
 
 
 class Affects(enum.IntEnum):
-    """The last thing that depends on a key, of what is made one after another: each includes those below it."""
+    """The last of a program's products that depends on a key; each value includes those below it."""
 
     NOTHING = 0
-    """Accepted, without effect on any program or its time."""
+    """The key is accepted, without effect on any program or its time."""
     TIMING = 1
-    """How long a program takes."""
+    """The key changes how long a program takes."""
     PROGRAM = 2
-    """Which program the compiler writes."""
+    """The key changes which program the compiler writes."""
     CONSTANTS = 3
-    """Which constants the compiler writes: weights, biases and tables, and how they are cut into tiles."""
+    """The key changes the constants that the compiler writes: weights, biases and tables, cut into tiles."""
 
 
 class Compatibility(enum.Enum):
-    """What becomes of a program on a machine with another value of a key. All but SAME are part of ARCH_HASH."""
+    """The effect on a program of running on a machine with another value of a key.
+
+    All but SAME are part of ARCH_HASH."""
 
     SAME = "the same results"
     OTHER_NUMBERS = "other results of the same program"
@@ -40,14 +41,15 @@ class Compatibility(enum.Enum):
 
 @dataclass(frozen=True)
 class Key:
-    """One row. ``low``..``high``: the integers allowed, None for a key of another type; ``choices``: the words allowed.
+    """One row of the table of architecture keys.
 
-    ``default``: MISSING for a key that must be given. ``since``: the version of the file format that brought it; a key
-    of a later version than 1 is left out of ARCH_HASH at its default, so that older machines keep theirs.
-    ``neutral``: the value that stands for all others where machines that differ in this key share what they do not
-    depend on; None takes the default. ``former``: the name that the key had before; files that have it load, and
-    ARCH_HASH keeps it, for bitstreams that are out there.
-    """
+    ``low``..``high``: the integers allowed, None for a key of another type. ``choices``: the words allowed.
+    ``default``: MISSING for a key that must be given. ``since``: the version of the file format that brought the key. A
+    key later than version 1 is left out of ARCH_HASH at its default, so that older machines keep theirs.
+
+    ``neutral``: the value that stands for all others when the explorer shares work between machines that differ in this
+    key alone; None takes the default. ``former``: the name that the key had before. Files that have it load, and
+    ARCH_HASH uses it, for bitstreams in the field."""
 
     name: str
     meaning: str
@@ -64,13 +66,14 @@ class Key:
     former: str
 
     def check(self, value: object) -> None:
-        """Raises ArchError for a value that is not allowed whatever the other keys are."""
+        """Raise ArchError if ``value`` is not allowed, whatever the other keys are."""
         if self.choices and value not in self.choices:
             raise ArchError(self.name, value, " or ".join(self.choices), self.choice_hint)
         if self.low is not None and self.high is not None:
             self._check_integer(value, self.low, self.high)
 
     def _check_integer(self, value: object, low: int, high: int) -> None:
+        """Raise ArchError if ``value`` is no integer of ``low``..``high``, or no power of two as required."""
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise ArchError(self.name, value, f"an integer, {low}..{high}", f"set {self.name} within {low}..{high}")
         if self.power_of_two and value & (value - 1):

@@ -26,20 +26,22 @@ def bits_to_count(count: int) -> int:
 
 
 def integer_dtype(bits: int) -> type:
-    """The numpy dtype which holds signed integers of ``bits`` bits exactly."""
+    """Return the numpy dtype that holds signed integers of ``bits`` bits exactly: int64, or object beyond 63."""
     return np.int64 if bits <= 63 else object
 
 
 def minimum(width: int) -> int:
+    """Return the lowest signed integer of ``width`` bits."""
     return -(1 << (width - 1))
 
 
 def maximum(width: int) -> int:
+    """Return the highest signed integer of ``width`` bits."""
     return (1 << (width - 1)) - 1
 
 
 def saturate(value: Integers, width: int) -> Integers:
-    """Clip to the range of a signed ``width``-bit integer."""
+    """Return ``value`` clipped to the range of a signed integer of ``width`` bits."""
     low, high = minimum(width), maximum(width)
     if isinstance(value, np.ndarray):
         if value.dtype != object and width >= 8 * value.itemsize:
@@ -49,32 +51,34 @@ def saturate(value: Integers, width: int) -> Integers:
 
 
 def filling_point(magnitude: float, width: int) -> float:
-    """The point, as a real number, at which ``magnitude`` > 0 is the largest signed integer of ``width`` bits."""
+    """Return the point, a real number, at which ``magnitude`` > 0 is the largest integer of ``width`` bits."""
     return math.log2(maximum(width) / magnitude)
 
 
 def largest_point(magnitude: float, width: int) -> int:
-    """The largest point at which ``magnitude`` fits a signed integer of ``width`` bits; 0 fits at width - 1."""
+    """Return the largest point at which ``magnitude`` fits a signed integer of ``width`` bits.
+
+    For a magnitude of 0 it is ``width`` - 1."""
     return math.floor(filling_point(magnitude, width)) if magnitude else width - 1
 
 
 def round_half_even(value: Integers, shift: int) -> Integers:
-    """value / 2**shift, rounded to the nearest integer, ties to the even one. No saturation.
+    """Return value / 2**shift, rounded to the nearest integer, ties to the even one. It does not saturate.
 
-    The carry added below the cut is half minus one, plus one where the kept part is odd: exact in one addition.
-    """
+    The number added below the cut is half minus one, plus one if the result's last bit is odd: exact in one
+    addition."""
     if shift == 0:
         return value
     return (value + ((1 << (shift - 1)) - 1) + ((value >> shift) & 1)) >> shift
 
 
 def requantize(value: Integers, shift: int, width: int) -> Integers:
-    """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits, saturate."""
+    """Return accumulators as scalars of ``width`` bits: ``shift`` bits are rounded off, then it saturates."""
     return saturate(round_half_even(value, shift), width)
 
 
 def rescale_input(value: Integers, shift: int, accumulator_width: int) -> Integers:
-    """Scalar -> accumulator: shift left, saturate at the accumulator's width."""
+    """Return scalars as accumulators: shifted left by ``shift``, saturated at the accumulator's width."""
     if isinstance(value, np.ndarray):
         value = value.astype(integer_dtype(accumulator_width + shift))
     return saturate(value << shift, accumulator_width)
@@ -82,10 +86,9 @@ def rescale_input(value: Integers, shift: int, accumulator_width: int) -> Intege
 
 @dataclass(frozen=True)
 class DataType:
-    """A fixed-point type ``FP<width>BP<point>``: storage, limits, and what One is.
+    """A type of scalars, ``FP<width>BP<point>`` or ``INT8``: storage, limits, and the number that means 1.0.
 
-    ``width`` 4..32 bits, ``point`` 1..width-2 bits of fraction. ``INT8`` has 8 bits, no fraction, and One is 1.
-    """
+    ``width`` is 4..32 bits, ``point`` 1..width-2 bits of fraction. ``INT8`` has 8 bits and no fraction: One is 1."""
 
     width: int
     point: int
@@ -97,7 +100,9 @@ class DataType:
 
     @classmethod
     def parse(cls, name: str) -> DataType:
-        """From ``INT8``, ``FP16BP8``, or the spelling ``FP32B16`` of the original tools. Raises ArchError."""
+        """Return the type of a name: ``INT8``, ``FP16BP8``, or the spelling ``FP32B16`` of the original tools.
+
+        Raise ArchError if the name is no type."""
         if isinstance(name, str) and name in cls.INTEGERS:
             return cls(cls.INTEGERS[name], 0)
         match = cls.PATTERN.fullmatch(name) if isinstance(name, str) else None
@@ -112,6 +117,7 @@ class DataType:
 
     @property
     def name(self) -> str:
+        """The name of the type, as the key ``data_type`` has it."""
         return f"FP{self.width}BP{self.point}" if self.point else f"INT{self.width}"
 
     @property
@@ -121,47 +127,53 @@ class DataType:
 
     @property
     def storage_dtype(self) -> np.dtype:
-        """Little-endian numpy type of a scalar in DRAM; its unused high bits repeat the sign."""
+        """The numpy type of a scalar in DRAM, little-endian; its unused high bits repeat the sign."""
         return np.dtype(f"<i{self.scalar_bytes}")
 
     @property
     def one(self) -> int:
+        """The scalar that means 1.0 at the type's own point."""
         return 1 << self.point
 
     @property
     def minimum(self) -> int:
+        """The lowest scalar."""
         return minimum(self.width)
 
     @property
     def maximum(self) -> int:
+        """The highest scalar."""
         return maximum(self.width)
 
     def saturate(self, value: Integers) -> Integers:
+        """Return ``value`` clipped to the range of a scalar."""
         return saturate(value, self.width)
 
     def multiply(self, left: Integers, right: Integers) -> Integers:
-        """The ALU's Multiply: rounds by the type's point, saturates."""
+        """Return the ALU's product: rounded by the type's point, ties to even, saturated."""
         return self.saturate(round_half_even(left * right, self.point))
 
     def truncate(self, value: Integers) -> Integers:
-        """Keep the low ``width`` bits as a signed number: what storage of a type narrower than its bytes reads as."""
+        """Return the low ``width`` bits of ``value`` as a signed number.
+
+        A scalar that is narrower than its bytes in DRAM is read like this."""
         return ((value + (1 << (self.width - 1))) & ((1 << self.width) - 1)) - (1 << (self.width - 1))
 
     def quantize(self, value: np.ndarray, point: int | None = None) -> np.ndarray:
-        """Floats -> int64 scalars at ``point`` (default: the type's own), HALF_EVEN, saturated."""
+        """Return floats as int64 scalars at ``point`` (default: the type's own), ties to even, saturated."""
         scaled = np.rint(np.asarray(value, np.float64) * 2.0 ** (self.point if point is None else point))
         return np.clip(scaled, self.minimum, self.maximum).astype(np.int64)
 
     def dequantize(self, value: np.ndarray, point: int | None = None) -> np.ndarray:
-        """Scalars at ``point`` -> float64."""
+        """Return scalars at ``point`` (default: the type's own) as float64."""
         return np.asarray(value, np.float64) * 2.0 ** -(self.point if point is None else point)
 
 
 def multiply_exact(activations: np.ndarray, weights: np.ndarray, width: int) -> np.ndarray:
-    """Exact matrix product of ``width``-bit integers: [n, rows] x [rows, columns] -> [n, columns].
+    """Return the exact matrix product of integers: [n, rows] x [rows, columns] -> [n, columns].
 
-    Through float64 (BLAS) while every partial sum is below 2**53, through Python ints beyond 63 bits.
-    """
+    ``width``: bits of the factors. It is done in float64 (BLAS) while every partial sum is below 2**53, in Python ints
+    beyond 63 bits."""
     bits = 2 * width - 1 + max(weights.shape[0], 1).bit_length()
     if bits <= 53:
         return np.rint(activations.astype(np.float64) @ weights.astype(np.float64)).astype(np.int64)

@@ -1,5 +1,6 @@
-"""Two products in one DSP block: the weights of two neighbouring columns share the wide factor, the activation is the
-other one. What a program means does not depend on it."""
+"""Packing of two products into one DSP block: weights of two neighbouring columns share the wide factor.
+
+The other factor is the activation. A program's meaning does not depend on it."""
 
 from __future__ import annotations
 
@@ -11,17 +12,19 @@ PAIR = 2
 
 @dataclass(frozen=True)
 class Packing:
-    """``high`` x 2^``distance`` + ``low`` is the wide factor of ``block``, a DSP block by its manufacturer's name.
+    """A packing: the wide factor of the DSP block ``block`` is ``high`` x 2^``distance`` + ``low``.
 
-    A cascade of blocks then holds the sum of the high weights' products times 2^distance, plus that of the low ones.
-    """
+    ``high`` and ``low`` are the two weights, and ``block`` is its manufacturer's name. A cascade of blocks then holds
+    the sum of the high weights' products times 2^distance, plus that of the low ones."""
 
     block: str
     distance: int
 
     def residue_bits(self, largest_sum: int) -> int:
-        """How many low bits of the high sum have to be known besides, so that the low sum, at most ``largest_sum`` in
-        magnitude, can be told apart: the block alone leaves it ``distance`` bits, each more is one of these."""
+        """Return how many low bits of the high sum must be known besides to tell the low sum apart.
+
+        The low sum is at most ``largest_sum`` in magnitude. The block alone leaves it ``distance`` bits; each further
+        bit that it needs is one of these."""
         return max(0, largest_sum.bit_length() + 1 - self.distance)
 
 

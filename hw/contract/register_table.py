@@ -10,7 +10,9 @@ from weft.hw.contract.registers import Register, RegisterSpec
 
 @cache
 def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
-    """Return every Configure register of this machine; rows registers hold rows - 1, pitches count vectors."""
+    """Return every Configure register of this machine with its width, reset value and meaning.
+
+    Registers of rows hold rows - 1, and pitches count vectors."""
     full = RegisterSpec.unsigned
 
     def offset(depth: int, meaning: str) -> RegisterSpec:
@@ -51,7 +53,9 @@ def _taps() -> dict[Register, RegisterSpec]:
 
 
 def illegal_register_value(arch: Arch, register: Register, value: int) -> bool:
-    """Return whether Configure must refuse the value. Some number schemes fix the two shifts."""
+    """Tell whether Configure must refuse ``value``, as stored, for ``register``.
+
+    Number schemes with a fixed shift allow the input and output shift one value only."""
     if arch.scheme.fixed_shift is not None and register in (Register.INPUT_SHIFT, Register.OUTPUT_SHIFT):
         return value != arch.number.point
     return value > register_table(arch)[register].maximum

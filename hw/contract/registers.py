@@ -1,7 +1,6 @@
-"""The registers that Configure writes: their numbers, and what a machine's row of one says.
+"""The registers that Configure writes: their numbers, and the row that describes one.
 
-Which of them a machine has, and how wide: ``register_table.py``.
-"""
+``register_table.py`` says which of them a machine has, and how wide they are."""
 
 from __future__ import annotations
 
@@ -39,8 +38,9 @@ class Register(enum.IntEnum):
 
 @dataclass(frozen=True)
 class RegisterSpec:
-    """Width in bits, value after reset, largest legal value as stored, and what it is. Where it is ``signed``, the
-    stored value is the two's complement of ``width`` bits."""
+    """The description of a register: width in bits, value after reset, largest stored value, meaning.
+
+    The stored value of a ``signed`` register is a two's complement of ``width`` bits."""
 
     width: int
     reset: int
@@ -49,7 +49,7 @@ class RegisterSpec:
     signed: bool = False
 
     def value(self, stored: int) -> int:
-        """What a stored value means."""
+        """Return the number that a stored value means: negative values of a signed register are decoded."""
         return stored - (1 << self.width) if self.signed and stored >> self.width - 1 else stored
 
     @classmethod

@@ -1,11 +1,10 @@
-"""What a Repeat stands for: instructions that go on as those before them did (docs/decisions/small-programs.md).
+"""Expansion of Repeat, which stands for instructions that go on as earlier ones did.
 
-Every instruction is a *step* from the latest one of its kind: opcode, flags and operand 2 as they are, operands 0 and 1
-as increments, modulo their widths. ``Repeat distance count`` takes the step of the instruction ``distance`` before it,
-then those of the instructions behind that one, ``count`` in all; its own steps are among them where ``count`` is more
-than ``distance``. The kind is the opcode, of a DataMove its flow too. Configure has no increments. What is before a
-Repeat is counted from the last reset on; the first instruction of a kind steps from operands of 0.
-"""
+See docs/decisions/small-programs.md. Every instruction is a *step* from the latest one of its kind: opcode, flags and
+operand 2 as they are, operands 0 and 1 as increments, modulo their widths. ``Repeat distance count`` takes ``count``
+steps in a row, from that of the instruction ``distance`` before it on. Its own steps are among them if ``count`` is
+more than ``distance``. The kind is the opcode, of a DataMove its flow too. Configure has no increments. Distances count
+from the last reset on; the first instruction of a kind steps from operands of 0."""
 
 from __future__ import annotations
 
@@ -18,8 +17,9 @@ from weft.hw.contract.instructions import Instruction, Opcode
 from weft.support.errors import IsaError, explain
 
 MOST_INSTRUCTIONS = 1 << 23
-"""That our tools let a program stand for, which take some hundred bytes for each. ResNet-50 at 4 lanes has 6.5 million.
-"""
+"""Instructions that tools let a program stand for at most; each takes them some hundred bytes.
+
+ResNet-50 on 4 lanes has 6.5 million."""
 
 KINDS = 32
 _NO_KIND = -1
@@ -27,7 +27,7 @@ _NO_KIND = -1
 Row = tuple[int, int, int, int, int]
 """Opcode, flags, operands 0, 1, 2 of an instruction."""
 _Step = tuple[int, int, int, int, int, int]
-"""Of the kind first, _NO_KIND of a Configure."""
+"""A step: kind, _NO_KIND for a Configure, then opcode, flags, increments or operands 0 and 1, operand 2."""
 
 
 def kind_of(opcode: int, flags: int) -> int:
@@ -36,10 +36,9 @@ def kind_of(opcode: int, flags: int) -> int:
 
 
 class History:
-    """The instructions since reset, as far as a Repeat reaches back.
+    """The instructions since reset, as many as a Repeat can reach.
 
-    ``depth``: the key ``repeat_depth``; with 0 every word stands for itself. ``widths``: bits of operands 0 and 1.
-    """
+    ``depth``: the key ``repeat_depth``; with 0 every word stands for itself. ``widths``: bits of operands 0 and 1."""
 
     def __init__(self, depth: int, widths: tuple[int, int]) -> None:
         self._depth, self._ended = depth, depth == 0
@@ -52,8 +51,9 @@ class History:
         return counts(words, self._depth, len(self._steps))
 
     def expand(self, word: Instruction) -> Iterator[Row]:
-        """Yield what a word of a program stands for: itself, or what it repeats. An illegal Repeat stands for itself,
-        for the machine to refuse, and so does all behind it."""
+        """Yield the instructions that a word of a program stands for: itself, or those that it repeats.
+
+        An illegal Repeat stands for itself, so that the machine refuses it, and so does every word behind it."""
         self._ended = self._ended or word.opcode == Opcode.REPEAT and not self._is_legal(word)
         if self._ended:
             yield word
@@ -66,10 +66,12 @@ class History:
             del self._steps[:-self._depth]
 
     def _is_legal(self, word: Instruction) -> bool:
+        """Tell whether the Repeat ``word`` is legal: no bits without a meaning, and not too far back."""
         reach = min(self._depth, len(self._steps))
         return not word.flags and not word.operand2 and word.raw("distance") < reach
 
     def _record(self, instruction: Instruction) -> None:
+        """Record an instruction as the step that a later Repeat may take."""
         opcode, flags, operand0, operand1, operand2 = instruction
         kind = _NO_KIND
         if opcode != Opcode.CONFIGURE:
@@ -80,6 +82,7 @@ class History:
         self._steps.append((kind, opcode, flags, operand0, operand1, operand2))
 
     def _again(self, distance: int, count: int) -> Iterator[Row]:
+        """Yield the ``count`` instructions whose steps begin ``distance`` back, and record them."""
         steps, latest, (mask0, mask1) = self._steps, self._latest, self._masks  # local, for speed
         for _ in range(count):
             step = steps[-distance]
@@ -93,10 +96,10 @@ class History:
 
 
 def counts(words: np.ndarray, depth: int, earlier: int = 0) -> np.ndarray:
-    """Return int64 [words]: how many instructions each of the words [5, words] of a program stands for, behind
-    ``earlier`` instructions since reset. From an illegal Repeat on, where the machine stops, each stands for itself.
-    Raises IsaError for more than MOST_INSTRUCTIONS.
-    """
+    """Return int64 [words]: how many instructions each of the words [5, words] of a program stands for.
+
+    ``earlier``: instructions since reset before these. From an illegal Repeat on, at which the machine stops, each word
+    stands for itself. Raise IsaError for more than MOST_INSTRUCTIONS."""
     repeats = words[0] == Opcode.REPEAT
     plain = repeats & (words[1] == 0) & (words[4] == 0)
     found = np.where(plain, words[3].astype(np.int64) + 1, 1)
@@ -112,8 +115,10 @@ def counts(words: np.ndarray, depth: int, earlier: int = 0) -> np.ndarray:
 
 
 def expand(words: np.ndarray, depth: int, widths: tuple[int, int]) -> np.ndarray:
-    """Return uint64 [5, instructions]: what the words [5, words] of a program stand for after a reset. Takes a few us
-    an instruction. Raises IsaError for more than MOST_INSTRUCTIONS."""
+    """Return uint64 [5, instructions]: what the words [5, words] of a program stand for after a reset.
+
+    ``depth`` and ``widths`` are as in :class:`History`. It takes a few us an instruction. Raise IsaError for more than
+    MOST_INSTRUCTIONS."""
     total, history = int(counts(words, depth).sum()), History(depth, widths)
     rows = chain.from_iterable(history.expand(Instruction(*row)) for row in words.T.tolist())
     fields = np.fromiter(chain.from_iterable(rows), np.uint64, total * len(words))

@@ -1,10 +1,12 @@
-"""What a word of the sample port says (docs/architecture.md, "The edges"), for the sampler, decoders, the C header."""
+"""The layout of a performance sample's word (docs/architecture.md, "The edges").
+
+The sampler, decoders of samples and the C header read it."""
 
 from __future__ import annotations
 
 HANDSHAKES = ("array", "accumulator", "dataflow", "dram1", "dram0", "memory_port_b", "memory_port_a", "instruction")
-"""From bit COUNTER_BITS of a sample up, two bits each: valid, ready."""
+"""Handshakes in a sample, from bit COUNTER_BITS up, two bits each: valid, ready."""
 SAMPLE_BITS, COUNTER_BITS = 64, 32
-"""Of a word, and of the program counter in it."""
+"""Bits of a sample, and bits of the program counter at its bottom."""
 FILLER = (1 << COUNTER_BITS) - 1
 """A word that only fills up a packet: program counter all ones, no handshake."""

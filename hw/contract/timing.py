@@ -15,66 +15,78 @@ ACCUMULATOR_READ_LATENCY = 5
 with older writes, and with the newest."""
 
 ACCUMULATE_DATA_LATENCY = 3
-"""From a write or a sum taken by the accumulators to its row."""
+"""Cycles from a write or a sum announced to the accumulators to the row that goes with it."""
 
 INPUT_RESCALE_LATENCY = 1
 """From a unit's request to write scalars into the accumulators taken to the write offered to them."""
 
 STARVATION_LIMIT = 16
-"""Cycles in a row in which MatMul, which both memories serve first, keeps others waiting before it leaves a gap of one.
-A power of two, more than any walk that goes round the banks comes to."""
+"""Cycles in a row in which MatMul may keep other clients of a memory waiting.
+
+Both memories serve MatMul first; after so many cycles it leaves a gap of one. The number is a power of two, and more
+than any walk that goes round the banks comes to."""
 
 
 # -- the array ---------------------------------------------------------------------------------------------------------
 def column_groups(arch: Arch) -> int:
-    """The array's columns, or pairs of columns that share their multipliers: each acts a cycle behind the one before.
-    """
+    """Return the array's columns, or its pairs of columns if these share multipliers.
+
+    Each group acts a cycle behind the one before."""
     return arch.array_size // (PAIR if arch.packing else 1)
 
 
 def weight_latency(arch: Arch) -> int:
-    """From a weight row's request taken to the cycle in which the last place of the array shifts for it: local memory,
-    then the wave to the last row of the last column."""
+    """Return the cycles from a weight row's request to the shift of the array's last place for it.
+
+    They are the latency of local memory, then the wave to the last row of the last column."""
     return LOCAL_READ_LATENCY + arch.array_size + column_groups(arch) - 2
 
 
 def upper_places(arch: Arch) -> int:
-    """With two rows of weights a cycle: places of the upper part of the column of weights, the bias row's among them.
-    As many cycles takes a load of the whole column; the lower part has as many places, or one less."""
+    """Return the places of the upper part of a column of weights, the bias row's among them.
+
+    It counts on machines that load two rows of weights a cycle. A load of the whole column takes as many cycles. The
+    lower part has as many places, or one less."""
     return arch.array_size // 2 + 1
 
 
 ROWS_AHEAD = 32
-"""With two rows of weights a cycle: rows of either part of the column that are read before their turn, at most. By a
-model of 4 banks the array of 48 lanes waits 3 % of a layer of 6 x 6 pixels with 8 rows, for banks that its own vectors
-use, and no more than 0.5 % with 16. 32 take as much distributed RAM as 16 on Xilinx parts."""
+"""Rows of either part of the column of weights that are read before their turn, at most.
+
+It counts on machines that load two rows of weights a cycle. By a model of 4 banks the array of 48 lanes waits 3 % of a
+layer of 6 x 6 pixels with 8 rows, for banks that its own vectors use, and no more than 0.5 % with 16. 32 take as much
+distributed RAM as 16 on Xilinx parts."""
 
 
 def load_weight_cycles(arch: Arch, rows: int) -> int:
-    """What LoadWeight takes for some ``rows``, its row of zeros among them."""
+    """Return the cycles that a LoadWeight of ``rows`` takes, its row of zeros among them."""
     return upper_places(arch) if arch.weight_load_rows == 2 and rows == arch.array_size + 1 else rows
 
 
 def array_latency(arch: Arch) -> int:
-    """From an activation vector given to the systolic array to its result: skew, rows, deskew, the DSP's registers, and
-    the bias; where columns share multipliers, a register in which their sums lie apart."""
+    """Return the cycles from an activation vector given to the systolic array to its result.
+
+    They are skew, rows, deskew, the DSP's registers and the bias; if columns share multipliers, one more cycle for a
+    register in which their sums lie apart."""
     return arch.array_size + column_groups(arch) + arch.scheme.bias_cycles + bool(arch.packing)
 
 
 def product_latency(arch: Arch) -> int:
-    """From MatMul's request of a vector taken to its sum announced to the accumulators."""
+    """Return the cycles from MatMul's request of a vector to its sum announced to the accumulators."""
     return LOCAL_READ_LATENCY + array_latency(arch) - ACCUMULATE_DATA_LATENCY
 
 
 def bias_interval(arch: Arch) -> int:
-    """From a vector that enters the bias anew (swapped weights, or another input shift) to the next one that may: one
-    unit enters column after column. 1 where scalars need no entering."""
+    """Return the cycles after a vector that uses a new bias, until another new bias may be used.
+
+    A bias is new after weights were swapped or the input shift changed. One unit rescales column after column; it is 1
+    if scalars need no rescaling."""
     return arch.scheme.bias_interval(arch.array_size)
 
 
 # -- instructions ------------------------------------------------------------------------------------------------------
 DECODE_LATENCY = 5
-"""From an instruction accepted to what the decoder gives the interlock: a cycle for each of its stages."""
+"""Cycles from an instruction accepted to the decoder's output, one for each of its stages."""
 
 REPEAT_LATENCY = 4
 """From a Repeat taken to its first instruction offered to the decoder: the place of the step, the memory, its output
@@ -84,7 +96,7 @@ ISSUE_LATENCY = 4
 """From an instruction given to the interlock to its unit's stream valid, when nothing conflicts."""
 
 SIMD_ISSUE_LATENCY = 3
-"""The same for the SIMD unit, whose queue has a memory of its own."""
+"""ISSUE_LATENCY of the SIMD unit, whose queue has a memory of its own."""
 
 FETCH_LATENCY = 2
 """From a queue's wish for its next operation, the cycle after one was taken, to the unit's stream valid. The SIMD
@@ -95,11 +107,11 @@ ROUNDED_READ_LATENCY = ACCUMULATOR_READ_LATENCY + ROUND_LATENCY
 """From an accumulator read request taken to its row, rounded off."""
 
 ACTIVATION_TABLE_LATENCY = 2
-"""Bytes looked up on their way out: the block RAM and its output register."""
+"""Cycles of looking up bytes in an activation table: the block RAM and its output register."""
 
 
 def move_out_latency(arch: Arch) -> int:
-    """From a move-out's accumulator read request taken to its row of scalars."""
+    """Return the cycles from a move-out's accumulator read request to its row of scalars."""
     lookup = ACTIVATION_TABLE_LATENCY if arch.activation_tables else 0
     return ACCUMULATOR_READ_LATENCY + arch.scheme.requantize_latency + lookup
 
@@ -115,12 +127,12 @@ LOOKUP_LATENCY = 6
 
 
 def execute_latency(arch: Arch) -> int:
-    """From a SIMD operation's input to its result."""
+    """Return the cycles from a SIMD operation's input to its result."""
     return LOOKUP_LATENCY if arch.lut_count else ALU_LATENCY
 
 
 def register_latency(arch: Arch) -> int:
-    """From a SIMD operation's issue to the first cycle in which one that reads its destination register can issue."""
+    """Return the cycles from a SIMD operation's issue to the issue of one that reads its result register."""
     return execute_latency(arch) + 1
 
 
@@ -166,7 +178,9 @@ WRITER_VECTORS_AHEAD = LOCAL_READ_LATENCY + 4
 
 # -- a memory port of several cores ------------------------------------------------------------------------------------
 PORT_LATENCY = 1
-"""From an address, or a beat to be written, taken by a port arbiter to the memory port; answers take none."""
+"""Cycles from an address, or a beat to be written, taken by a port arbiter to the memory port.
+
+Answers take none."""
 
 PORT_ADDRESSES_WAITING = 2
 """Addresses, each way, between a port arbiter's choice and its memory port."""
@@ -179,10 +193,12 @@ PORT_BEATS_WAITING = 4
 
 
 def program_burst(arch: Arch) -> int:
-    """Beats of the longest burst of a program: as of data, within a page of 4 KiB."""
+    """Return the beats of the longest burst that fetches a program; it stays within a page of 4 KiB."""
     return min(arch.axi_max_burst, 4096 // (arch.stream_width // 8))
 
 
 def program_places(arch: Arch) -> int:
-    """Beats of each core's program that a port arbiter has room for: one burst comes while another is decoded."""
+    """Return the beats of each core's program that a port arbiter has room for.
+
+    They are two bursts: one comes while another is decoded."""
     return 2 * program_burst(arch)

@@ -1,4 +1,4 @@
-"""A walk: the vectors of one memory that an operand of an instruction names, in the order in which they are visited."""
+"""Walks: the vectors of one memory that an operand of an instruction names, in the order of visits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 
 class Walk(NamedTuple):
-    """Rows outer, vectors inner: row r, vector k is at base + r * pitch + k * stride; all in vectors.
+    """A walk over ``rows`` rows of ``size`` vectors: row r, vector k is at base + r * pitch + k * stride.
 
-    ``base`` and ``last`` also work where the fields are arrays, a walk for each element.
-    """
+    All numbers are in vectors. ``base`` and ``last`` also work if the fields are arrays, with a walk for each
+    element."""
 
     base: int
     size: int
@@ -22,15 +22,15 @@ class Walk(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The highest address, where stride and pitch are not negative."""
+        """The highest address, if stride and pitch are not negative."""
         return self.base + (self.size - 1) * self.stride + (self.rows - 1) * self.pitch
 
     def addresses(self) -> np.ndarray:
-        """Every address [rows, size]."""
+        """Return every address, int [rows, size]."""
         return self.base + self.pitch * np.arange(self.rows)[:, None] + self.stride * np.arange(self.size)
 
     def slices(self) -> Iterator[slice]:
-        """One slice a row; no address comes twice in it, since strides are 1 or more."""
+        """Yield one slice of addresses for each row; no address comes twice in it, since strides are 1 or more."""
         length = (self.size - 1) * self.stride + 1
         for row in range(self.rows):
             start = self.base + row * self.pitch
@@ -38,5 +38,5 @@ class Walk(NamedTuple):
 
 
 def encodable(stride: int, depth: int) -> bool:
-    """Whether a stride of so many vectors has a code, on a machine with strides of up to 2 ** (depth - 1)."""
+    """Tell whether a stride of so many vectors has a code on a machine with strides up to 2 ** (depth - 1)."""
     return stride > 0 and not stride & (stride - 1) and stride.bit_length() <= depth

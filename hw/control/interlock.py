@@ -16,9 +16,10 @@ from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.units import UNIT_NAMES, blamed_depth, depths, dram_units, unit_names
-from weft.hw.control.issue import fill_operation, fill_queued, issue_layout, queued_layout
+from weft.hw.control.issue import fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import Tracker, range_layout, range_of, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
+from weft.hw.parts.operation_table import fill_operation
 from weft.hw.parts.operations import window_width
 
 
@@ -153,7 +154,7 @@ class Interlock(wiring.Component):
                 memory.write[index].eq(queue.reserve), memory.place[index].eq(queue.place),
                 memory.wanted[index].eq(queue.wanted), memory.next[index].eq(queue.next),
                 queue.fetch.eq(memory.fetch[index]),
-                *fill_operation(name, getattr(self, name).payload, memory.heads[index]),
+                *fill_operation(self._arch, name, getattr(self, name).payload, memory.heads[index]),
             ]
 
     def _program_counters(self, m: Module, trackers: dict) -> None:

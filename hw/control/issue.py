@@ -6,10 +6,9 @@ from amaranth.hdl import Mux, unsigned
 from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.instructions import MOVE_ACCUMULATE_BIT, OPERATIONS, RELU_BIT, SUB_REGISTERS, Opcode, flag_bit
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.numerics import bits_to_count
-from weft.hw.contract.units import UNIT_NAMES, unit_names
+from weft.hw.contract.units import unit_names
 from weft.hw.parts.operations import (
     CACHE_WIDTH,
     SimdKind,
@@ -88,72 +87,3 @@ def fill_queued(queued, issue) -> list:
         queued.operand0.base.eq(Mux(issue.unit.load_weight, issue.operand0.last, issue.operand0.base)), *walks,
         *(queued[name].eq(issue[name]) for name in queued.shape().members if name not in OPERANDS),
     ]
-
-
-def _walk(walk, operand) -> list:
-    return [walk.base.eq(operand.base), walk.stride_log2.eq(operand.stride_log2), walk.pitch.eq(operand.pitch)]
-
-
-def _tile(operation, queued, far: str) -> list:
-    """Fields that the queue keeps under the operation's own name, and two walks."""
-    same = [name for name in operation.shape().members if name in queued.shape().members]
-    return [*(operation[name].eq(queued[name]) for name in same),
-            *_walk(operation.local, queued.operand0), *_walk(operation[far], queued.operand1)]
-
-
-def _flags(opcode: Opcode, operation, queued, *names: str) -> list:
-    return [operation[name].eq(queued.flags[flag_bit(opcode, name)]) for name in names]
-
-
-def _load_weight(operation, queued) -> list:
-    return [operation.size_m1.eq(queued.size_m1), operation.rows_m1.eq(0),
-            operation.local.base.eq(queued.operand0.base),
-            operation.local.stride_log2.eq(queued.operand0.stride_log2),
-            *_flags(Opcode.LOAD_WEIGHT, operation, queued, "zeroes", "zero_bias"),
-            operation.swaps.eq(queued.turns.swaps)]
-
-
-def _mat_mul(operation, queued) -> list:
-    return [*_tile(operation, queued, "accumulator"),
-            *_flags(Opcode.MAT_MUL, operation, queued, "accumulate", "zeroes"),
-            operation.loads.eq(queued.turns.loads)]
-
-
-def _move_out(operation, queued) -> list:
-    return [*_tile(operation, queued, "accumulator"), operation.relu.eq(queued.flags[RELU_BIT])]
-
-
-def _move_in(operation, queued) -> list:
-    return [*_tile(operation, queued, "accumulator"), operation.accumulate.eq(queued.flags[MOVE_ACCUMULATE_BIT])]
-
-
-def _dram(operation, queued) -> list:
-    return _tile(operation, queued, "dram")
-
-
-def _simd(operation, queued) -> list:
-    width = len(operation.left)
-    sub = queued.sub
-    return [
-        operation.kind.eq(queued.simd_kind),
-        *_flags(Opcode.SIMD, operation, queued, *OPERATIONS[Opcode.SIMD].flags),
-        operation.write_address.eq(queued.operand0.base), operation.write_stride_log2.eq(queued.operand0.stride_log2),
-        operation.read_address.eq(queued.operand1.base), operation.read_stride_log2.eq(queued.operand1.stride_log2),
-        *(operation[name].eq(sub[index * width:(index + 1) * width]) for index, name in enumerate(SUB_REGISTERS)),
-        operation.opcode.eq(sub[len(SUB_REGISTERS) * width:]),
-        operation.input_shift.eq(queued.input_shift), operation.output_shift.eq(queued.output_shift),
-        operation.iterations_m1.eq(queued.size_m1), operation.body_m1.eq(queued.body_m1),
-        operation.table.eq(queued.table),
-        operation.local_base.eq(queued.operand0.base), operation.local_stride_log2.eq(queued.operand0.stride_log2),
-    ]
-
-
-_OPERATIONS = {
-    "load_weight": _load_weight, "mat_mul": _mat_mul, "simd": _simd, "move_out": _move_out, "move_in": _move_in,
-    **{name: _dram for name in UNIT_NAMES if name.startswith("dram")},
-}
-
-
-def fill_operation(unit: str, operation, queued) -> list:
-    """Statements that fill a unit's operation from what its queue kept; a DRAM unit's window does not wait there."""
-    return _OPERATIONS[unit](operation, queued)

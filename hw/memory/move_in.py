@@ -9,7 +9,8 @@ from amaranth.lib.wiring import In, Out, connect
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.parts.operations import move_in_layout, register_fields, shift_width
+from weft.hw.parts.operation_table import operation_layout
+from weft.hw.parts.operations import register_fields, shift_width
 from weft.hw.parts.ports import InputRescalerPort, local_read_port
 from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
@@ -26,13 +27,13 @@ class MoveInUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "operation": In(stream.Signature(move_in_layout(arch))), "done": Out(1),
+            "operation": In(stream.Signature(operation_layout(arch, "move_in"))), "done": Out(1),
             "local_read": Out(local_read_port(arch)), "accumulator_write": Out(InputRescalerPort(arch)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        arch, layout = self._arch, move_in_layout(self._arch)
+        arch, layout = self._arch, operation_layout(self._arch, "move_in")
         tag = data.StructLayout({"address": arch.accumulator_address_width, "last": 1, "accumulate": 1,
                                  "input_shift": shift_width(arch), **register_fields(arch, "move_in")})
         m.submodules.walker = walker = Walker(layout, ("local", "accumulator"))

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ROUNDED_READ_LATENCY
 from weft.hw.memory.read_stream import ReadStream
-from weft.hw.parts.operations import move_out_layout
+from weft.hw.parts.operation_table import operation_layout
 from weft.hw.parts.ports import ReadPort, RequantizerPort, local_write_port, vector_layout
 from weft.hw.parts.slices import sliced, stage
 from weft.hw.parts.walker import Walker
@@ -26,13 +26,13 @@ class MoveOutUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "operation": In(stream.Signature(move_out_layout(arch))), "done": Out(1),
+            "operation": In(stream.Signature(operation_layout(arch, "move_out"))), "done": Out(1),
             "accumulator_read": Out(RequantizerPort(arch)), "local_write": Out(local_write_port(arch)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        arch, layout = self._arch, move_out_layout(self._arch)
+        arch, layout = self._arch, operation_layout(self._arch, "move_out")
         scalars = ReadPort(arch.accumulator_address_width, vector_layout(arch))
         tag = data.StructLayout({"address": arch.local_address_width, "last": 1})
         m.submodules.walker = walker = Walker(layout, ("accumulator", "local"))

@@ -14,7 +14,7 @@ from weft.hw.memory.move_out import write_rows
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.memory.scaler import Scaler
 from weft.hw.parts.delay import DelayLine, delayed
-from weft.hw.parts.operations import move_out_layout
+from weft.hw.parts.operation_table import operation_layout
 from weft.hw.parts.ports import ReadPort, local_read_port, local_write_port, requantizer_port, vector_layout
 from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
@@ -30,7 +30,7 @@ class ScaledMoveOutUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "operation": In(stream.Signature(move_out_layout(arch))), "done": Out(1), "busy": Out(1),
+            "operation": In(stream.Signature(operation_layout(arch, "move_out"))), "done": Out(1), "busy": Out(1),
             "accumulator_read": Out(requantizer_port(arch, "move_out")), "local_read": Out(local_read_port(arch)),
             "local_write": Out(local_write_port(arch)),
         })
@@ -43,7 +43,7 @@ class ScaledMoveOutUnit(wiring.Component):
         # Rows become scalars on their way into the FIFO.
         scalars = ReadPort(arch.accumulator_address_width, vector_layout(arch))
         tag = data.StructLayout({"address": arch.local_address_width, "last": 1})
-        m.submodules.walker = walker = Walker(move_out_layout(arch), ("accumulator", "local"))
+        m.submodules.walker = walker = Walker(operation_layout(arch, "move_out"), ("accumulator", "local"))
         m.submodules.rows = rows = ReadStream(scalars, tag, latency)
         m.submodules.scaler = scaler = Scaler(arch)
         connect(m, wiring.flipped(self.operation), walker.i)

@@ -10,7 +10,6 @@ from amaranth.lib import data, enum
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.instructions import Opcode
-from weft.hw.contract.isa import Isa
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.register_table import register_table
 from weft.hw.contract.registers import Register
@@ -71,15 +70,6 @@ def size_width(arch: Arch) -> int:
     return max(arch.local_address_width, arch.accumulator_address_width, bits_to_count(arch.array_size + 1))
 
 
-def tile(arch: Arch, **walks: int) -> dict[str, object]:
-    """Fields of an operation over rows of vectors: sizes, and a walk for each name -> address width."""
-    return {
-        "size_m1": unsigned(size_width(arch)),
-        "rows_m1": unsigned(arch.local_address_width),
-        **{name: walk_layout(arch, width) for name, width in walks.items()},
-    }
-
-
 def turns_layout(arch: Arch) -> data.StructLayout:
     """How LoadWeight and MatMul take turns, each field modulo its width.
 
@@ -88,44 +78,6 @@ def turns_layout(arch: Arch) -> data.StructLayout:
     too, at most one is missing, and a bit tells.
     """
     return data.StructLayout({"loads": bits_to_count(depths(arch, "load_weight").outstanding + 1), "swaps": 1})
-
-
-def load_weight_layout(arch: Arch) -> data.StructLayout:
-    """``local.base`` is the last address, visited first; the stride is walked downwards. ``swaps``:
-    :func:`turns_layout`."""
-    return data.StructLayout({
-        **tile(arch, local=arch.local_address_width), "zeroes": 1, "zero_bias": 1,
-        "swaps": turns_layout(arch)["swaps"].shape,
-    })
-
-
-def mat_mul_layout(arch: Arch) -> data.StructLayout:
-    """``swap``: weights were loaded since the last MatMul; the first vector takes them over. ``loads``:
-    :func:`turns_layout`."""
-    return data.StructLayout({
-        **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
-        "accumulate": 1, "zeroes": 1, "swap": 1, "input_shift": shift_width(arch),
-        "loads": turns_layout(arch)["loads"].shape,
-        **register_fields(arch, "mat_mul"),
-    })
-
-
-def move_out_layout(arch: Arch) -> data.StructLayout:
-    """Accumulators to local memory. ``load_scale``: read each lane's scales from local memory instead; ``load_table``:
-    read table ``activation_table``."""
-    return data.StructLayout({
-        **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
-        "relu": 1, "output_shift": shift_width(arch),
-        **load_fields(arch), **register_fields(arch, "move_out"),
-    })
-
-
-def move_in_layout(arch: Arch) -> data.StructLayout:
-    """Local memory to accumulators."""
-    return data.StructLayout({
-        **tile(arch, local=arch.local_address_width, accumulator=arch.accumulator_address_width),
-        "accumulate": 1, "input_shift": shift_width(arch), **register_fields(arch, "move_in"),
-    })
 
 
 def window_width(arch: Arch) -> int:
@@ -139,13 +91,6 @@ def dram_place(arch: Arch) -> dict[str, int]:
     return {"window": window_width(arch), "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {})}
 
 
-def dram_layout(arch: Arch) -> data.StructLayout:
-    """DRAM to local memory or back."""
-    return data.StructLayout({
-        **tile(arch, local=arch.local_address_width, dram=arch.dram_address_width), **dram_place(arch),
-    })
-
-
 class SimdKind(enum.Enum, shape=2):
     """INSTRUCTION: one plain SIMD. LOOP: the next ``body_m1`` + 1 operations, INSTRUCTIONs all, are its body.
 
@@ -155,26 +100,3 @@ class SimdKind(enum.Enum, shape=2):
     INSTRUCTION = 0
     LOOP = 1
     LOAD_LUT = 2
-
-
-def simd_layout(arch: Arch) -> data.StructLayout:
-    """One entry of the SIMD unit's queue; which fields count depends on ``kind``."""
-    isa = Isa(arch)
-    return data.StructLayout({
-        "kind": SimdKind,
-        "read": 1, "write": 1, "accumulate": 1, "hold": 1,
-        "write_address": unsigned(arch.accumulator_address_width),
-        "write_stride_log2": unsigned(stride_log2_width(arch)),
-        "read_address": unsigned(arch.accumulator_address_width),
-        "read_stride_log2": unsigned(stride_log2_width(arch)),
-        "opcode": unsigned(5),
-        "left": unsigned(isa.simd_register_width),
-        "right": unsigned(isa.simd_register_width),
-        "destination": unsigned(isa.simd_register_width),
-        "input_shift": shift_width(arch), "output_shift": shift_width(arch),
-        "iterations_m1": unsigned(arch.accumulator_address_width),
-        "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
-        "table": unsigned(bits_to_count(arch.lut_count + 1)),
-        "local_base": unsigned(arch.local_address_width),
-        "local_stride_log2": unsigned(stride_log2_width(arch)),
-    })

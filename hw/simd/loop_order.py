@@ -10,7 +10,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.parts.operations import simd_layout, stride_log2_width
+from weft.hw.parts.operation_table import operation_layout
+from weft.hw.parts.operations import stride_log2_width
 
 
 class LoopOrder(wiring.Component):
@@ -26,7 +27,7 @@ class LoopOrder(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "clear": In(1), "access_valid": In(1), "access": In(simd_layout(arch)),
+            "clear": In(1), "access_valid": In(1), "access": In(operation_layout(arch, "simd")),
             "iterations_m1": In(arch.accumulator_address_width), "ready": Out(1), "in_order": Out(1),
         })
 

@@ -12,7 +12,8 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.parts.fixed_point import add_with_carry
-from weft.hw.parts.operations import SimdKind, simd_layout
+from weft.hw.parts.operation_table import operation_layout
+from weft.hw.parts.operations import SimdKind
 from weft.hw.simd.alu import BY_ONE, SWAPPED, opcode_is
 from weft.hw.simd.loop_order import LoopOrder
 from weft.hw.simd.lut import load_layout
@@ -40,7 +41,7 @@ class Sequencer(wiring.Component):
         self._arch = arch
         self._loops, self._tables = arch.simd_loop_depth > 0, arch.lut_count > 0
         members: dict[str, Any] = {
-            "i": In(stream.Signature(simd_layout(arch))), "o": Out(stream.Signature(micro_layout(arch))),
+            "i": In(stream.Signature(operation_layout(arch, "simd"))), "o": Out(stream.Signature(micro_layout(arch))),
             "drained": In(1),
         }
         if self._tables:

@@ -13,7 +13,8 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.contract.register_table import register_table
 from weft.hw.contract.timing import INPUT_RESCALE_LATENCY, ROUNDED_READ_LATENCY, execute_latency, register_latency
-from weft.hw.parts.operations import field_registers, simd_layout
+from weft.hw.parts.operation_table import operation_layout
+from weft.hw.parts.operations import field_registers
 from weft.hw.parts.ports import InputRescalerPort, RequantizerPort, local_read_port
 from weft.hw.parts.slices import sliced, stage
 from weft.hw.simd.alu import Alu
@@ -45,7 +46,7 @@ class SimdUnit(wiring.Component):
         self.memory_latency = after_issue + 1
         self.latency = Sequencer.LATENCY + arch.register_slices + Issue.LATENCY + after_issue
         members: dict[str, Any] = {
-            "operation": In(stream.Signature(simd_layout(arch))), "done": Out(1),
+            "operation": In(stream.Signature(operation_layout(arch, "simd"))), "done": Out(1),
             "accumulator_read": Out(RequantizerPort(arch)), "accumulator_write": Out(InputRescalerPort(arch)),
         }
         if arch.lut_count:

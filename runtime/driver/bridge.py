@@ -1,14 +1,13 @@
 """Memory and registers at byte addresses, over a link that may lose, double or damage what it carries.
 
-LiteX's links answer no write and have no check sums, so the bridge sees for itself (docs/decisions/host-link.md):
+LiteX's links answer no write and have no check sums, so the bridge checks for itself (docs/decisions/host-link.md):
 
 * Only words that differ are written, and they are read before and after. So a write that went elsewhere shows: what it
-  was meant for is as before.
-* What is read for a caller is read until two readings agree.
+was meant for is as before.
+* A caller's read is repeated until two readings agree.
 * One exchange at a time: a remote end that lost its place gets no bytes that it could take for others.
 * After a write that was not seen to arrive, any address may hold anything. That is counted (``strays``), and everything
-  written before is read again and put right.
-"""
+written before is read again and corrected."""
 
 from __future__ import annotations
 
@@ -22,16 +21,18 @@ from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault, Tran
 from weft.support.errors import explain
 
 ATTEMPTS = 12
-"""Of one exchange, before the link counts as broken."""
+"""The attempts of one exchange before the link counts as broken."""
 SILENT_ATTEMPTS = 3
-"""Of one exchange, after which the far end may have been off: it may have lost what was written."""
+"""The attempts of one exchange after which the far end may have been off and lost what was written."""
 REPAIRS = 6
-"""Rounds through all that was written, after a stray."""
+"""The rounds through all that was written, after a stray."""
 
 
 class Bridge:
-    """``strays``: how often something may have been written where it was not meant to be, or lost; ``faults``: how
-    often an exchange had to be repeated. Every method raises LinkError where nothing helps."""
+    """Checked memory accesses over a transport; every method raises LinkError if nothing helps.
+
+    ``strays``: how often something may have been written to a wrong place, or lost; ``faults``: how often an exchange
+    had to be repeated."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport, self.name = transport, transport.name
@@ -44,12 +45,12 @@ class Bridge:
 
     # -- reading ---------------------------------------------------------------------------------------------------
     def read(self, address: int, count: int) -> np.ndarray:
-        """``count`` words (uint32) from byte ``address``, a multiple of 4."""
+        """Return ``count`` words (uint32) from byte ``address``, a multiple of 4."""
         pieces = [self._agreed(at, size) for at, size in self._pieces(address, count)]
         return np.concatenate([np.empty(0, np.uint32), *pieces])
 
     def _agreed(self, address: int, count: int) -> np.ndarray:
-        """Two readings in a row that are equal."""
+        """Return words once two readings in a row are equal."""
         before = self._once(address, count)
         for _ in range(ATTEMPTS):
             found = self._once(address, count)
@@ -60,12 +61,12 @@ class Bridge:
         raise self._broken(f"{ATTEMPTS} readings of address {address:#x} that all differ")
 
     def _once(self, address: int, count: int) -> np.ndarray:
-        """One reading, whatever is in it."""
+        """Return the words of one reading, right or wrong."""
         return self._persist(lambda: self.transport.read(address, count))
 
     # -- writing ---------------------------------------------------------------------------------------------------
     def write(self, address: int, words: np.ndarray) -> None:
-        """When it returns, memory holds these words, and all that were written before and not released."""
+        """Write words; afterwards memory holds them, and all that were written before and not released."""
         words = np.ascontiguousarray(words, np.uint32)
         if self._sure and self.shadow.holds(address, words):
             return
@@ -75,16 +76,16 @@ class Bridge:
 
     @property
     def _sure(self) -> bool:
-        """Whether nothing went astray since all that was written was last seen to be there."""
+        """Whether nothing went astray since all written words were last seen to be there."""
         return self.strays == self._settled
 
     def settle(self) -> None:
-        """If anything may be wrong, put it right."""
+        """Repair memory if anything may be wrong."""
         if not self._sure:
             self.repair()
 
     def repair(self) -> None:
-        """Read all that was written, and put it right where it is not."""
+        """Read all words that were written, and correct wrong ones."""
         for _ in range(REPAIRS):
             strays = self.strays
             for address, words in self.shadow.kept():
@@ -95,12 +96,13 @@ class Bridge:
         raise self._broken(f"writes that go astray, {REPAIRS} rounds in a row")
 
     def _put(self, address: int, words: np.ndarray) -> None:
+        """Write words piece by piece, each checked."""
         for at, size in self._pieces(address, len(words)):
             first = (at - address) // WORD_BYTES
             self._put_piece(at, words[first:first + size])
 
     def _put_piece(self, address: int, words: np.ndarray) -> None:
-        """One piece, seen to be there. A reading that would end the work without a write must agree with a second."""
+        """Write one piece and check it; a reading that would end the work without a write must agree with a second."""
         doubtful = False
         for _ in range(ATTEMPTS):
             found = self._agreed(address, len(words)) if doubtful else self._once(address, len(words))
@@ -119,7 +121,7 @@ class Bridge:
         raise self._broken(f"{ATTEMPTS} writes to address {address:#x} that are not there")
 
     def _write_and_look(self, address: int, words: np.ndarray, part: slice) -> bool:
-        """Whether ``part`` was written and all is as it should be, at the first look."""
+        """Write the words ``part`` of a piece; tell whether a first reading shows the whole piece as wanted."""
         try:
             self.transport.write(address + part.start * WORD_BYTES, words[part])
             return np.array_equal(self.transport.read(address, len(words)), words)
@@ -128,39 +130,44 @@ class Bridge:
 
     # -- registers that keep nothing -------------------------------------------------------------------------------
     def command(self, address: int, word: int) -> None:
-        """Write a register that does not keep what is written: once, unchecked. The caller must see the effect, and
-        says :meth:`doubt` where it does not."""
+        """Write a register that does not keep what is written: once, unchecked.
+
+        The caller must check the effect, and call :meth:`doubt` if there is none."""
         try:
             self.transport.write(address, np.array([word], np.uint32))
         except LinkFault:
             self._stray()
 
     def doubt(self) -> None:
-        """A command had no effect, or memory is not what it was: something may have been written or lost elsewhere."""
+        """Note that a command had no effect, or memory has changed: something may have been written elsewhere or
+        lost."""
         self._stray()
 
     def release(self, address: int, count: int) -> None:
-        """Others may write these words from now on; they are no longer put right."""
+        """Stop keeping these words, because others may write them from now on."""
         self.shadow.release(address, count)
 
     def pause(self, seconds: float) -> None:
-        """Let the far end work."""
+        """Wait, while the far end works."""
         self.transport.pause(seconds)
 
     def close(self) -> None:
+        """Close the transport."""
         self.transport.close()
 
     # -- faults ----------------------------------------------------------------------------------------------------
     def _stray(self) -> None:
+        """Note a stray, and recover the link."""
         self.strays += 1
         self._recover()
 
     def _recover(self) -> None:
-        """Begin anew. A far end that may have been without power has lost what was written."""
+        """Resynchronise the link; a far end that may have been off counts as a stray, as its memory is lost."""
         self.faults += 1
         self.strays += self.transport.resynchronise()
 
     def _persist(self, exchange: Callable[[], np.ndarray]) -> np.ndarray:
+        """Repeat an exchange until it succeeds. Raise LinkError after ATTEMPTS."""
         fault = ""
         for attempt in range(ATTEMPTS):
             try:
@@ -173,20 +180,22 @@ class Bridge:
         raise self._broken(f"no whole answer, {ATTEMPTS} times, at last {fault}")
 
     def _broken(self, found: str) -> LinkError:
-        """The link is of no use now; when it is again, the far end may have been off."""
+        """Return the LinkError to raise when the link fails.
+
+        Also mark everything written as doubtful, since the device may have been switched off."""
         self.strays += 1
         return LinkError(explain(f"link {self.name}", found, "a device that answers", "look at cable and power, then "
                                  "at baud rate or address; load the bitstream again"))
 
     def _pieces(self, address: int, count: int) -> list[tuple[int, int]]:
-        """(address, words) of exchanges."""
+        """Return (address, words) of the exchanges that an access needs."""
         most = self.transport.most_words
         return [(address + first * WORD_BYTES, min(most, count - first)) for first in range(0, count, most)]
 
 
 # -- bytes -------------------------------------------------------------------------------------------------------------
 def write_bytes(bridge: Bridge, address: int, content: bytes) -> None:
-    """Any bytes at any address; words at the ends that are shared with others keep what the others have there."""
+    """Write any bytes at any address; words at the ends keep their other bytes."""
     start, end = address - address % WORD_BYTES, -(-(address + len(content)) // WORD_BYTES) * WORD_BYTES
     if start == end:
         return
@@ -198,7 +207,7 @@ def write_bytes(bridge: Bridge, address: int, content: bytes) -> None:
 
 
 def read_bytes(bridge: Bridge, address: int, size: int) -> bytes:
-    """Any bytes at any address."""
+    """Return any bytes from any address."""
     start, end = address - address % WORD_BYTES, -(-(address + size) // WORD_BYTES) * WORD_BYTES
     content = bridge.read(start, (end - start) // WORD_BYTES).astype("<u4").tobytes()
     return content[address - start:address - start + size]

@@ -1,7 +1,6 @@
-"""Finds the ``shell.json`` that belongs to a board that answers, among those that ``weft board build`` left.
+"""Find the ``shell.json`` of a board that answers, among those that ``weft board build`` left.
 
-The machine's registers say which board its bitstream is for (BOARD) and which machine it is (ARCH_HASH).
-"""
+The machine's registers say which board its bitstream is for (BOARD) and which machine it is (ARCH_HASH)."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ def known_bauds() -> list[int]:
 def shell_of(registers: Registers, name: str) -> ShellFile | None:
     """Return the shell of the board behind ``registers``; None for a machine in a design that names no board.
 
-    Raises DeviceError where no file is that board's, with the command that makes one.
-    """
+    Raise DeviceError if no file belongs to that board, with the command that makes one."""
     code = registers.read("BOARD")
     if not code:
         return None
@@ -58,6 +56,7 @@ def shell_of(registers: Registers, name: str) -> ShellFile | None:
 
 
 def _hash_of(shell: ShellFile) -> int | None:
+    """Return the ARCH_HASH of a shell's machine, or None if it is no legal machine."""
     try:
         return arch_hash(Arch.from_dict(shell.arch))
     except WeftError:

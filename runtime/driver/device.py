@@ -30,16 +30,17 @@ from weft.tmodel.manifest import TModel
 from weft.tmodel.network import Network
 
 Arrays = Mapping[str, np.ndarray]
-"""By the name of an input or output."""
+"""Input or output -> array."""
 
 AHEAD = 2
-"""Launches that are worked on at a time: one is packed, or unpacked, while another one runs."""
+"""The launches that are processed at a time: one is packed or unpacked while another one runs."""
 
 
 @dataclass
 class Counters:
-    """Sums over all runs since the model was loaded. ``cycles`` stays 0 on a machine that does not count them;
-    ``seconds``: of the machine alone."""
+    """Sums over all runs since the model was loaded.
+
+    ``cycles`` stays 0 on a machine that does not count them; ``seconds``: of the machine alone."""
 
     images: int = 0
     instructions: int = 0
@@ -47,6 +48,7 @@ class Counters:
     seconds: float = 0.0
 
     def add(self, result: RunResult) -> None:
+        """Add the counts of a run."""
         self.images += result.images
         self.instructions += result.instructions
         self.cycles += result.cycles or 0
@@ -54,25 +56,30 @@ class Counters:
 
 
 class Launch:
-    """A run under way."""
+    """A run that was started and may not have ended."""
 
     def __init__(self, future: Future[RunResult]) -> None:
         self._future = future
 
     def wait(self, timeout: float | None = None) -> dict[str, np.ndarray]:
-        """The outputs by name. Raises what :meth:`Device.run` raises, TimeoutError after ``timeout`` seconds."""
+        """Wait for the end and return the outputs by name.
+
+        Raise the errors of :meth:`Device.run`, and TimeoutError after ``timeout`` seconds."""
         return self.result(timeout).outputs
 
     def result(self, timeout: float | None = None) -> RunResult:
-        """The outputs with cycles and instructions."""
+        """Wait for the end and return the outputs with cycles and instructions; errors are those of :meth:`wait`."""
         return self._future.result(timeout)
 
     def done(self) -> bool:
+        """Tell whether the run has ended."""
         return self._future.done()
 
     def then(self, callback: Callable[[Launch], Any]) -> Launch:
-        """Call it with this launch at the end, whatever that is; in a thread of the driver, or at once if it is done.
-        An exception in it is logged and changes nothing."""
+        """Call ``callback`` with this launch when it has ended, with or without error; return the launch.
+
+        It is called in a thread of the driver, or at once if the run has ended. An exception in it is logged and has no
+        effect."""
         self._future.add_done_callback(lambda _: callback(self))
         return self
 
@@ -91,40 +98,44 @@ class Device:
 
     @classmethod
     def open(cls, where: str, **options: Any) -> Device:
-        """``golden``, ``golden:PRESET``, ``sim``, ``sim:PRESET``, ``serial:PORT``, ``udp:HOST``, ``mmio:BOARD``;
-        options as in ``serial:PORT?baud=115200`` or by keyword. Raises WeftError."""
+        """Open a machine by its device string.
+
+        Forms are ``golden``, ``golden:PRESET``, ``sim``, ``sim:PRESET``, ``serial:PORT``, ``udp:HOST``, ``mmio:BOARD``;
+        options as in ``serial:PORT?baud=115200`` or by keyword. Raise WeftError if it cannot be opened."""
         return cls(open_target(where, options))
 
     def __enter__(self) -> Device:
+        """Return the device."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Close the device."""
         self.close()
 
     @property
     def name(self) -> str:
+        """The device string."""
         return self.target.name
 
     @property
     def session(self) -> Session:
-        """The model on this device's machine. Raises WeftError before :meth:`load`."""
+        """The loaded model on this device's machine. Raise WeftError before :meth:`load`."""
         if self._session is None:
             raise WeftError(explain(f"device {self.name}", "no model", "one that was loaded", "call load first"))
         return self._session
 
     @property
     def backend(self) -> Backend:
-        """What runs the loaded model's programs."""
+        """The backend that runs the loaded model's programs."""
         assert self.session and self._backend is not None
         return self._backend
 
     # -- models ----------------------------------------------------------------------------------------------------
     def load(self, model: Network | TModel | Path | str, arch: Arch | None = None) -> Network:
-        """A network, or the path of a ``.tmodel``, for the runs that follow; those under way end first. ``arch``: of a
-        device whose name does not say it, instead of the model's own.
+        """Load a network, or the ``.tmodel`` at a path, for later runs; current runs end first. Return the network.
 
-        Raises WeftError for a model that this machine does not run, or has too little memory for.
-        """
+        ``arch``: the machine, if the device string does not say it and it differs from the model's own. Raise WeftError
+        for a model that this machine does not run, or has too little memory for."""
         if isinstance(model, TModel):
             model = Network.of(model)
         loaded = model if isinstance(model, Network) else Network.load(model)
@@ -137,16 +148,15 @@ class Device:
 
     # -- runs ------------------------------------------------------------------------------------------------------
     def run(self, inputs: Arrays, raw: bool = False) -> dict[str, np.ndarray]:
-        """Outputs by name, for inputs by name: arrays of the network's shapes, one image or many along the first axis;
-        outputs have their images along the first axis. ``raw``: fixed-point vectors [size, array_size] in and out.
+        """Return outputs by name for inputs by name, in the network's shapes: one image or many.
 
-        Raises WeftError: ModelError for inputs that do not fit, MachineStop where the machine refuses an instruction
-        (``cause``, ``program_counter``, ``instruction``), DeviceTimeout, LinkError; Mismatch where a simulation fails.
-        """
+        Images lie along the first axis. ``raw``: vectors [size, array_size] of stored scalars in and out. Raise
+        WeftError: ModelError for inputs that do not fit, MachineStop if the machine refuses an instruction (``cause``,
+        ``program_counter``, ``instruction``), DeviceTimeout, LinkError; Mismatch if a simulation fails."""
         return self.launch(inputs, raw).wait()
 
     def launch(self, inputs: Arrays, raw: bool = False) -> Launch:
-        """The same without waiting. The arrays must not change until the end."""
+        """Start a run and return at once; the arrays must not change until the end. Parameters: see :meth:`run`."""
         session, backend = self.session, self.backend
         future = self._workers.submit(session.run, inputs, on=backend, raw=raw, check=False)
         with self._lock:

@@ -17,42 +17,44 @@ from weft.runtime.driver.shell_file import ShellFile
 from weft.support.errors import WeftError, explain
 
 SOFTWARE, HARDWARE = 0b1110, 0b0001
-"""Who drives the chip, in ``sdram_dfii_control``: the host (clock enable, termination, no reset) or the controller."""
+"""The values of ``sdram_dfii_control``: the host drives the chip, or the controller does.
+
+The host's value sets clock enable and termination, without reset."""
 STARTED = 0x4452_414D
-"""ASCII "DRAM"."""
+"""The mark of a started memory, "DRAM" in ASCII."""
 CHIP_SELECT, WRITE_ENABLE, COLUMN, ROW, DATA_OUT, DATA_IN = (1 << bit for bit in range(6))
 ACTIVATE, PRECHARGE = ROW | CHIP_SELECT, ROW | WRITE_ENABLE | CHIP_SELECT
 WRITE, READ = COLUMN | WRITE_ENABLE | CHIP_SELECT | DATA_OUT, COLUMN | CHIP_SELECT | DATA_IN
 PATTERNS = 3
-"""Pseudo-random bursts that a setting has to bring back."""
+"""The number of pseudo-random bursts that a setting must read back."""
 WRITE_TURN = "wdly_dq_bitslip"
-"""Register of PHYs that turn the serial data that they write."""
+"""The register of PHYs that shift the serial data that they write."""
 WORD_BITS = 32
 TEST_WORDS = 256
-"""Of each place that the memory test looks at."""
+"""The words of each place that the memory test checks."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Of a byte lane: bits that its serial data are turned by, and taps of its delay line."""
+    """The setting of a byte lane: bits by which its serial data are shifted, and taps of its delay line."""
 
     bitslip: int
     delay: int
 
 
 Works = tuple[tuple[bool, ...], ...]
-"""Of a lane, [bitslip][delay]."""
+"""The settings of a lane that work: [bitslip][delay]."""
 
 
 @dataclass(frozen=True)
 class Leveling:
-    """``works`` and ``chosen`` of each lane. Both empty for memory without leveling."""
+    """The settings that work, and the chosen one, for each lane; empty for memory without leveling."""
 
     works: tuple[Works, ...]
     chosen: tuple[Setting, ...]
 
     def __str__(self) -> str:
-        """A map, one row a lane and bitslip: # works, . does not, O is chosen."""
+        """Return a map, one row for each lane and bitslip: # works, . does not, O is chosen."""
         rows = []
         for lane, bitslips in enumerate(self.works):
             for bitslip, delays in enumerate(bitslips):
@@ -64,35 +66,37 @@ class Leveling:
 
 
 class DramController:
-    """LiteDRAM's registers and its PHY's behind a bridge."""
+    """The registers of LiteDRAM and its PHY, behind a bridge."""
 
     def __init__(self, bridge: Bridge, shell: ShellFile) -> None:
-        """``shell``: of a board with DRAM."""
+        """Take the ``shell`` of a board with DRAM."""
         assert shell.dram is not None
         self.bridge, self.registers, self.dram, self.clock_hz = bridge, shell.registers, shell.dram, shell.clock_hz
         self.lanes = self.dram.data_bits // 8
 
     # -- registers -----------------------------------------------------------------------------------------------------
     def read(self, name: str) -> int:
-        """A register of several words has its highest word first."""
+        """Return a register's value; of several words the highest comes first."""
         place = self.registers[name]
         words = self.bridge.read(place.address, place.words)
         return sum(int(word) << WORD_BITS * at for at, word in enumerate(reversed(words)))
 
     def write(self, name: str, value: int) -> None:
+        """Write a register; of several words the highest comes first."""
         place = self.registers[name]
         words = [value >> WORD_BITS * at & 0xFFFF_FFFF for at in reversed(range(place.words))]
         self.bridge.write(place.address, np.array(words, np.uint32))
 
     def pulse(self, name: str) -> None:
-        """A register that acts when it is written, and keeps nothing."""
+        """Write a register that acts when it is written, and keeps nothing."""
         self.bridge.command(self.registers[name].address, 1)
 
     def wait(self, cycles: int) -> None:
+        """Wait for some clock cycles of the machine."""
         self.bridge.pause(cycles / self.clock_hz)
 
     def command(self, phase: int, command: int, address: int = 0, bank: int = 0) -> None:
-        """One command of the chip."""
+        """Give the chip one command."""
         self.write(f"sdram_dfii_pi{phase}_address", address)
         self.write(f"sdram_dfii_pi{phase}_baddress", bank)
         self.write(f"sdram_dfii_pi{phase}_command", command)
@@ -101,11 +105,13 @@ class DramController:
     # -- start ---------------------------------------------------------------------------------------------------------
     @property
     def started(self) -> bool:
-        """Since the bitstream was loaded: a register that keeps what the host writes says so."""
+        """Whether the memory was started since the bitstream was loaded; a scratch register tells."""
         return self.read("ctrl_scratch") == STARTED
 
     def start(self) -> Leveling:
-        """The chip in the controller's hands. Raises WeftError where no setting reads back what was written."""
+        """Start the chip and give it to the controller; return the leveling.
+
+        Raise WeftError if no setting reads back what was written."""
         self.write("sdram_dfii_control", SOFTWARE)
         for step in self.dram.start:
             if step.control:
@@ -122,7 +128,7 @@ class DramController:
 
     # -- leveling ------------------------------------------------------------------------------------------------------
     def level(self) -> Leveling:
-        """Tries every setting of every lane and leaves each in the middle of its widest window."""
+        """Try every setting of every lane, and set each lane to the middle of its widest window."""
         if not self.dram.bitslips:
             return Leveling((), ())
         works = tuple(self._scan_lane(lane) for lane in range(self.lanes))
@@ -132,7 +138,9 @@ class DramController:
         return Leveling(works, chosen)
 
     def _scan_lane(self, lane: int) -> Works:
-        """A PHY that turns what it writes as well (that of Artix) is left with the turn that reads back best."""
+        """Return the settings of a lane that work.
+
+        A PHY that also shifts its write data (that of Artix) is left with the write shift that reads back best."""
         if f"dram_phy_{WRITE_TURN}" not in self.registers:
             return self._scan_reads(lane)
         found = {}
@@ -144,9 +152,11 @@ class DramController:
         return found[turns]
 
     def _scan_reads(self, lane: int) -> Works:
+        """Return the read settings of a lane that work."""
         return tuple(tuple(self._scan(lane, bitslip)) for bitslip in range(self.dram.bitslips))
 
     def _scan(self, lane: int, bitslip: int) -> Iterator[bool]:
+        """Yield for each delay whether it works, with this bitslip."""
         self._set(lane, Setting(bitslip, 0))
         for delay in range(self.dram.delays):
             if delay:
@@ -154,21 +164,24 @@ class DramController:
             yield all(self._comes_back(lane, seed) for seed in range(PATTERNS))
 
     def _set(self, lane: int, setting: Setting) -> None:
+        """Set the bitslip and delay of a lane."""
         self._repeat(lane, "rdly_dq_bitslip", "rdly_dq_bitslip_rst", setting.bitslip)
         self._repeat(lane, "rdly_dq_inc", "rdly_dq_rst", setting.delay)
 
     def _repeat(self, lane: int, what: str, back: str, times: int) -> None:
+        """Reset a lane's setting by the register ``back``, then increment it ``times`` times."""
         self._turn(lane, back)
         for _ in range(times):
             self._turn(lane, what)
 
     def _turn(self, lane: int, what: str) -> None:
+        """Pulse a PHY register for one lane."""
         self.write("dram_phy_dly_sel", 1 << lane)
         self.pulse(f"dram_phy_{what}")
         self.write("dram_phy_dly_sel", 0)
 
     def _comes_back(self, lane: int, seed: int) -> bool:
-        """Whether one burst into the first row is read as it was written, in the bytes of a lane."""
+        """Tell whether one burst into the first row is read as it was written, in the bytes of a lane."""
         phases = range(self.dram.phases)
         size = self.registers["sdram_dfii_pi0_wrdata"].words * WORD_BITS // 8
         bursts = np.random.default_rng(seed).bytes(size * len(phases))
@@ -189,7 +202,7 @@ class DramController:
 
 
 def widest(works: Sequence[Sequence[bool]]) -> tuple[int, Setting]:
-    """Of all bitslips the longest run of delays that work: how long, and its middle. 0 where none does."""
+    """Return the length and the middle of the longest run of working delays of all bitslips; length 0 if none works."""
     windows = [(0, Setting(0, 0))]
     for bitslip, delays in enumerate(works):
         for good, run in groupby(range(len(delays)), key=delays.__getitem__):
@@ -200,7 +213,7 @@ def widest(works: Sequence[Sequence[bool]]) -> tuple[int, Setting]:
 
 
 def best(lane: int, works: Sequence[Sequence[bool]]) -> Setting:
-    """The middle of the widest window. Raises WeftError where there is none."""
+    """Return the middle of the widest window. Raise WeftError if there is none."""
     width, setting = widest(works)
     if not width:
         raise WeftError(explain(f"byte lane {lane} of the memory", "no setting that reads what was written",
@@ -209,10 +222,9 @@ def best(lane: int, works: Sequence[Sequence[bool]]) -> Setting:
 
 
 def check_memory(bridge: Bridge, base: int, size: int, seed: int = 0) -> None:
-    """Writes and reads random words at every power of two and at the end. Raises WeftError with the first wrong bits.
+    """Write and read random words at every power of two and at the end. Raise WeftError with the first wrong bits.
 
-    All places are written before the first is read: address lines that are stuck show as words of another place.
-    """
+    All places are written before the first is read, so that stuck address lines show as words of another place."""
     places = sorted({0, size - 4 * TEST_WORDS, *(1 << bit for bit in range(10, (size - 1).bit_length()))})
     random = np.random.default_rng(seed)
     contents = {place: random.integers(0, 1 << WORD_BITS, TEST_WORDS, np.uint32) for place in places}

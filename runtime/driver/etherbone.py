@@ -1,9 +1,8 @@
 """Etherbone over UDP, as LiteEth answers it: one record in a packet, addresses and data of 32 bits.
 
-A packet is a header, a record's header with the numbers of writes and reads, and for each of the two a base address
-and its words or addresses; all numbers have their highest byte first. A read is answered by a packet that writes what
-was read to the base address that the question named: so each question has a number, and late answers are known.
-"""
+A packet is a header, a record's header with the numbers of writes and reads, and for each of the two a base address and
+its words or addresses; all numbers have their highest byte first. A read is answered by a packet that writes the words
+to the base address in the question. So each question has a number, and late answers are recognised."""
 
 from __future__ import annotations
 
@@ -20,33 +19,37 @@ from weft.support.errors import explain
 from weft.support.files import reason
 
 PORT = 1234
-"""LiteEth's, at both ends: answers go to the port that they come from."""
+"""LiteEth's port, at both ends: answers go to the port that they come from."""
 HEADER = struct.Struct(">HBB4x")
 RECORD = struct.Struct(">BBBB")
 MAGIC, VERSION = 0x4E6F, 1 << 4
 SIZES = 4 << 4 | 4
-"""Bytes of an address and of a word."""
+"""The bytes of an address and of a word, as the header states them."""
 ALL_BYTES = 0xF
 MOST_WORDS = 255
 PATIENCE_SECONDS = 0.1
 SETTLE_SECONDS = 0.02
-"""After a fault: what is under way arrives, and is thrown away."""
+"""The time after a fault in which packets under way arrive, and are dropped."""
 MOST_FOREIGN = 64
-"""Packets that are no answer to the question, before it counts as not answered."""
+"""The packets without the answer after which a question counts as not answered."""
 LARGEST_PACKET = 2048
 
 
 class Datagrams(Protocol):
     """A connected UDP socket."""
 
-    def send(self, content: bytes, /) -> int: ...
-    def recv(self, size: int, /) -> bytes: ...
-    def settimeout(self, seconds: float | None, /) -> None: ...
-    def close(self) -> None: ...
+    def send(self, content: bytes, /) -> int:
+        """Send a packet."""
+    def recv(self, size: int, /) -> bytes:
+        """Return the next packet."""
+    def settimeout(self, seconds: float | None, /) -> None:
+        """Set the time to wait for a packet."""
+    def close(self) -> None:
+        """Close the socket."""
 
 
 class Etherbone:
-    """A transport over a socket."""
+    """A transport over a UDP socket."""
 
     most_words = MOST_WORDS
 
@@ -55,6 +58,7 @@ class Etherbone:
         self._number = 0
 
     def read(self, address: int, count: int) -> np.ndarray:
+        """Return ``count`` words (uint32). Raise LinkFault without an answer."""
         self._number = (self._number + 1) % (1 << 32)
         addresses = address + WORD_BYTES * np.arange(count)
         self._send(_packet(self._number, addresses, reads=True))
@@ -71,9 +75,11 @@ class Etherbone:
         raise LinkFault("answers to other questions")
 
     def write(self, address: int, words: np.ndarray) -> None:
+        """Send words. Raise LinkFault if they cannot be sent."""
         self._send(_packet(address, words, reads=False))
 
     def resynchronise(self) -> bool:
+        """Drop all packets that arrive; return False, because a socket is never reopened."""
         self._sleep(SETTLE_SECONDS)
         self._link.settimeout(0)
         for _ in range(MOST_FOREIGN):
@@ -84,12 +90,15 @@ class Etherbone:
         return False
 
     def pause(self, seconds: float) -> None:
+        """Wait."""
         self._sleep(seconds)
 
     def close(self) -> None:
+        """Close the socket."""
         self._link.close()
 
     def _send(self, packet: bytes) -> None:
+        """Send a packet. Raise LinkFault if it cannot be sent."""
         try:
             self._link.send(packet)
         except OSError as error:
@@ -97,13 +106,14 @@ class Etherbone:
 
 
 def _packet(base: int, values: np.ndarray, *, reads: bool) -> bytes:
+    """Return a packet that writes words, or asks for the words at addresses."""
     counts = (0, len(values)) if reads else (len(values), 0)
     head = HEADER.pack(MAGIC, VERSION, SIZES) + RECORD.pack(0, ALL_BYTES, *counts)
     return head + base.to_bytes(4, "big") + values.astype(">u4").tobytes()
 
 
 def _answer(packet: bytes, number: int) -> np.ndarray | None:
-    """The words of the answer to question ``number``; None for anything else."""
+    """Return the words of the answer to question ``number``; None for any other packet."""
     start = HEADER.size + RECORD.size + 4
     if len(packet) < start or HEADER.unpack_from(packet) != (MAGIC, VERSION, SIZES):
         return None
@@ -115,7 +125,9 @@ def _answer(packet: bytes, number: int) -> np.ndarray | None:
 
 
 def open_udp(host: str, port: int = PORT) -> Etherbone:
-    """A board by its host name or address. Raises LinkError when the name is unknown or the port taken."""
+    """Return the transport to a board by its host name or address.
+
+    Raise LinkError if the name is unknown or the port taken."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         link.bind(("", port))

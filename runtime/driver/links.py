@@ -21,13 +21,13 @@ from weft.tmodel.network import Network
 
 
 def litex_map(options: Mapping[str, Any]) -> MemoryMap:
-    """Of a shell in boards/, with a device's options."""
+    """Return the memory map of a LiteX shell, from a device's options."""
     region = Region(bus=options["memory"], machine=0, size=options["bytes"])
     return MemoryMap.shared(options["registers"], region)
 
 
 def shell_map(shell: ShellFile) -> MemoryMap:
-    """Of a shell as the file beside its bitstream describes it."""
+    """Return the memory map of a shell, from the file beside its bitstream."""
     if shell.windows:
         return MemoryMap(shell.machine_base, {
             name: Region(bus=place.base, machine=place.base - shell.memory.base, size=place.bytes)
@@ -36,11 +36,10 @@ def shell_map(shell: ShellFile) -> MemoryMap:
 
 
 def litex_target(transport: Transport, options: Mapping[str, Any]) -> LinkTarget:
-    """Return a board behind a link, with DRAM that was not started since the bitstream was loaded started.
+    """Return a board behind a link; its DRAM is started unless it was started since the bitstream was loaded.
 
-    The option ``shell`` names the ``shell.json`` that came with the bitstream: it says where everything is. Without it
-    the board says which one is its own. Raises WeftError.
-    """
+    The option ``shell`` names the ``shell.json`` of the bitstream, which says where everything is. Without it the board
+    says which one is its own. Raise WeftError if the board is not there."""
     try:
         given = ShellFile.load(Path(options["shell"])) if options["shell"] else None
     except BaseException:
@@ -63,6 +62,7 @@ class SimulatedTarget:
         self._links: dict[Arch, LinkTarget] = {}
 
     def backend(self, model: Network, arch: Arch) -> Backend:
+        """Return the simulated machine ``arch``; a simulation of another machine ends."""
         if arch not in self._links:
             self.close()
             transport = SimulatedTransport(arch)
@@ -70,17 +70,18 @@ class SimulatedTarget:
         return self._links[arch].backend(model, arch)
 
     def close(self) -> None:
+        """End the simulation."""
         while self._links:
             self._links.popitem()[1].close()
 
 
 class LinkTarget:
-    """A machine behind a bridge. Raises WeftError when it is not there, or is used by others."""
+    """A machine behind a bridge. Opening it raises WeftError if it is not there, or is used by others."""
 
     arch: Arch | None = None
     shell: ShellFile | None = None
     leveling: Leveling | None = None
-    """What the start of the DRAM found; None where it was started before, or nothing has to start."""
+    """The leveling of the DRAM; None if it was started before, or nothing has to start."""
 
     def __init__(self, transport: Transport, memory_map: MemoryMap, seconds: float = PROGRAM_SECONDS) -> None:
         self.bridge = bridge = Bridge(transport)
@@ -94,7 +95,7 @@ class LinkTarget:
             raise
 
     def use(self, shell: ShellFile | None) -> None:
-        """Take the memory map of a shell and start its DRAM, unless it was started. Raises WeftError."""
+        """Take the memory map of a shell and start its DRAM, unless it was started. Raise WeftError."""
         if shell is None:
             return
         check_board(self.registers, shell.board, self.name)
@@ -103,12 +104,14 @@ class LinkTarget:
             self.start(shell)
 
     def start(self, shell: ShellFile) -> None:
-        """Start the DRAM and test it. Raises WeftError."""
+        """Start the DRAM and test it. Raise WeftError if it fails."""
         self.leveling = DramController(self.bridge, shell).start()
         check_memory(self.bridge, shell.memory.base, shell.memory.bytes)
 
     def backend(self, model: Network, arch: Arch) -> Backend:
+        """Return the machine as a backend for a model. Raise WeftError if it is another machine."""
         return RegisterMachine(self.bridge, self.memory_map, arch, needs_of(model), model.name, self._seconds)
 
     def close(self) -> None:
+        """Close the link."""
         self.bridge.close()

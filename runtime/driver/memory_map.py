@@ -12,12 +12,12 @@ from weft.support.errors import WeftError, explain
 
 MEMORIES = ("dram0", "dram1", "program")
 OFFSETS = {"dram0": Register.DRAM0_OFFSET, "dram1": Register.DRAM1_OFFSET}
-"""The register that moves a window."""
+"""DRAM window -> the register that moves it."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """``size`` bytes of memory: at ``bus`` for the host, at ``machine`` for the machine's ports."""
+    """A region of ``size`` bytes of memory: at ``bus`` for the host, at ``machine`` for the machine's ports."""
 
     bus: int
     machine: int
@@ -26,7 +26,9 @@ class Region:
 
 @dataclass(frozen=True)
 class MemoryMap:
-    """``registers``: byte address of the control registers for the host. ``regions``: of each of MEMORIES; several may
+    """The places of registers and memories.
+
+    ``registers``: byte address of the control registers for the host. ``regions``: of each of MEMORIES; several may
     share one region."""
 
     registers: int
@@ -34,37 +36,38 @@ class MemoryMap:
 
     @classmethod
     def shared(cls, registers: int, region: Region) -> MemoryMap:
-        """One memory for everything."""
+        """Return the map with one memory for everything."""
         return cls(registers, dict.fromkeys(MEMORIES, region))
 
 
 LITEX_REGISTERS, LITEX_MEMORY, LITEX_BYTES = 0x9000_0000, 0x4000_0000, 32 << 20
-"""Of the shells in boards/: the machine's registers, the DRAM, and as much of it as the smallest board has."""
+"""The places in LiteX shells: the machine's registers, the DRAM, and the DRAM of the smallest board."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where each memory begins, within its region; multiples of DRAM_OFFSET_BYTES for the machine."""
+    """Where each memory begins within its region; for the machine these are multiples of DRAM_OFFSET_BYTES."""
 
     memory_map: MemoryMap
     starts: Mapping[str, int]
 
     def bus(self, memory: str) -> int:
+        """Return the host's byte address of a memory."""
         return self.memory_map.regions[memory].bus + self.starts[memory]
 
     def machine(self, memory: str) -> int:
+        """Return the machine's byte address of a memory."""
         return self.memory_map.regions[memory].machine + self.starts[memory]
 
     def blocks(self, memory: str) -> int:
-        """What the window's offset register must hold."""
+        """Return the value of a window's offset register."""
         return self.machine(memory) // DRAM_OFFSET_BYTES
 
 
 def place(memory_map: MemoryMap, needs: Mapping[str, int], arch: Arch, owner: str) -> Places:
-    """Room for ``needs`` bytes of each memory, one behind another where they share a region.
+    """Return places with ``needs`` bytes for each memory, one after another if they share a region.
 
-    Raises WeftError where the model ``owner`` does not fit.
-    """
+    Raise WeftError if the model ``owner`` does not fit."""
     starts: dict[str, int] = {}
     ends: dict[Region, int] = {}
     for memory in MEMORIES:

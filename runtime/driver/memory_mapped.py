@@ -1,8 +1,7 @@
 """Registers and memory that this processor sees: a Zynq, through /dev/mem or UIO and one contiguous buffer.
 
-The buffer is one of u-dma-buf (its physical address and size stand in /sys), or reserved memory whose address and size
-are given. Both mappings are uncached, for the machine's ports do not look into the caches.
-"""
+The buffer is one of u-dma-buf (its physical address and size are in /sys), or reserved memory whose address and size
+are given. Both mappings are uncached, because the machine's ports do not look into the caches."""
 
 from __future__ import annotations
 
@@ -26,7 +25,9 @@ NOTHING = 0xFFFF_FFFF
 
 
 class Mapped:
-    """``size`` bytes of a file from ``offset``, as words; the offset need not be that of a page. Raises LinkError."""
+    """``size`` bytes of a file from ``offset``, mapped as words; the offset may lie within a page.
+
+    Creating it raises LinkError if the file cannot be mapped."""
 
     def __init__(self, path: str, offset: int, size: int, what: str) -> None:
         start = offset - offset % mmap.ALLOCATIONGRANULARITY
@@ -43,6 +44,7 @@ class Mapped:
 
 
 def _refused(what: str, error: Exception) -> str:
+    """Return the message for a file that cannot be mapped."""
     if isinstance(error, PermissionError):
         return explain(what, "no permission to open it", "a file that this user may read and write",
                        "run as root, or give the right with a udev rule")
@@ -51,7 +53,7 @@ def _refused(what: str, error: Exception) -> str:
 
 
 class MemoryMapped:
-    """A transport to words that are there: ``windows`` are (address, words)."""
+    """A transport to mapped words: ``windows`` are (address, words)."""
 
     most_words = 1 << 18
 
@@ -59,15 +61,18 @@ class MemoryMapped:
         self.name, self._windows = name, windows
 
     def read(self, address: int, count: int) -> np.ndarray:
+        """Return ``count`` words; all ones outside of the windows."""
         window = self._window(address, count)
         return np.full(count, NOTHING, np.uint32) if window is None else window.copy()
 
     def write(self, address: int, words: np.ndarray) -> None:
+        """Write words; nothing happens outside of the windows."""
         window = self._window(address, len(words))
         if window is not None:
             window[:] = words
 
     def _window(self, address: int, count: int) -> np.ndarray | None:
+        """Return the words at an address, as a view, or None outside of the windows."""
         for start, words in self._windows:
             first = (address - start) // WORD_BYTES
             if first >= 0 and first + count <= len(words):
@@ -75,21 +80,24 @@ class MemoryMapped:
         return None
 
     def resynchronise(self) -> bool:
+        """Return False: mapped memory cannot lose its place."""
         return False
 
     def pause(self, seconds: float) -> None:
+        """Wait."""
         time.sleep(seconds)
 
     def close(self) -> None:
+        """Drop the mappings."""
         self._windows = []
 
 
 def open_mmio(board: str, options: dict[str, Any]) -> tuple[MemoryMapped, MemoryMap]:
-    """``registers``: their physical address; with a UIO ``device`` they are its first mapping. ``buffer``: a device of
-    u-dma-buf, or, where ``address`` and ``bytes`` are given, any that has the memory at that offset, such as /dev/mem.
+    """Return the transport and memory map of a machine beside this processor.
 
-    Raises LinkError.
-    """
+    ``registers``: their physical address; with a UIO ``device`` they are its first mapping. ``buffer``: a device of
+    u-dma-buf, or, if ``address`` and ``bytes`` are given, any that has the memory at that offset, such as /dev/mem.
+    Raise LinkError if one cannot be mapped."""
     registers, buffer = options["registers"], options["buffer"]
     offset = 0 if "uio" in Path(options["device"]).name else registers
     control = Mapped(options["device"], offset, 1 << ADDRESS_WIDTH, "registers in")
@@ -104,7 +112,7 @@ def open_mmio(board: str, options: dict[str, Any]) -> tuple[MemoryMapped, Memory
 
 
 def _sys_number(buffer: str, name: str) -> int:
-    """What the driver of the buffer says of it."""
+    """Return a number that the buffer's driver states in /sys. Raise LinkError if there is none."""
     path = SYS / Path(buffer).name / name
     try:
         return int(path.read_text(), 0)

@@ -1,4 +1,4 @@
-"""What a model needs of a device's memory, and which of it its program writes."""
+"""The memory that a model needs on a device, and the part of it that its program writes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from weft.tmodel.network import Network
 
 DRAMS = ("dram0", "dram1")
 PAGE_BYTES = 256
-"""Each program begins on a page of its own, which also holds what is put before it."""
+"""The bytes of a page; each program begins on one of its own, which also holds what is put before it."""
 
 
 def needs_of(network: Network) -> dict[str, int]:
-    """Bytes of each memory for the program of the network that needs most: they run one after another."""
+    """Return the bytes of each memory for the program of the network that needs most; they run one after another."""
     each = [_needs_of(model) for model in network.machines]
     return {memory: max(needs[memory] for needs in each) for memory in each[0]}
 
 
 def _needs_of(model: TModel) -> dict[str, int]:
-    """Everything that a driver places in each memory, and that the program reaches."""
+    """Return the bytes of each memory that a driver fills, or that the program reaches."""
     arch, isa = model.arch, Isa(model.arch)
     programs = [preload(model, isa), model.program]
     ends = dict.fromkeys(DRAMS, 1)
@@ -44,7 +44,7 @@ def _needs_of(model: TModel) -> dict[str, int]:
 
 
 def written(program: bytes, arch: Arch) -> list[tuple[str, int, int]]:
-    """(memory, first, end) in vectors of what the program writes, without overlaps."""
+    """Return (memory, first, end) in vectors of the ranges that a program writes, without overlaps."""
     flows, first, last = dram_moves(program, arch)
     found = []
     for memory in DRAMS:
@@ -54,11 +54,12 @@ def written(program: bytes, arch: Arch) -> list[tuple[str, int, int]]:
 
 
 def _of(flows: np.ndarray, memory: str) -> np.ndarray:
+    """Return which data flows concern a memory."""
     return np.isin(flows, [flow for flow in DataFlow if flow.far_memory == memory])
 
 
 def _union(starts: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
-    """The ranges [start, end), those that touch as one."""
+    """Return the union of ranges [start, end); adjacent ones are joined."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(zip(starts.tolist(), ends.tolist(), strict=True)):
         if found and start <= found[-1][1]:
@@ -69,11 +70,10 @@ def _union(starts: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
 
 
 def moved(isa: Isa, program: bytes, places: Places) -> tuple[bytes, int]:
-    """The program for windows that do not begin at 0, and how many instructions that puts before it. The last of these
-    makes the program counter count as without them.
+    """Return the program for windows that do not begin at 0, and how many instructions precede it.
 
-    Raises WeftError for a program that moves the windows itself.
-    """
+    The last of these makes the program counter count as without them. Raise WeftError for a program that moves the
+    windows itself."""
     blocks = {register: places.blocks(memory) for memory, register in OFFSETS.items() if places.blocks(memory)}
     if not blocks or not program:
         return program, 0

@@ -24,11 +24,11 @@ from weft.support.errors import WeftError, explain
 
 RESET_SECONDS = 1.0
 COMMANDS = 5
-"""Tries of a command."""
+"""The attempts of a command."""
 LOOKS = 3
-"""Readings of STATUS after which a start counts as lost."""
+"""The readings of STATUS after which a start counts as lost."""
 RUNS = 5
-"""Tries of a program that link faults disturb."""
+"""The attempts of a program that link faults disturb."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 1e-4, 0.05
 """Seconds between two readings of STATUS: from the first on, each time twice as long."""
 
@@ -37,11 +37,13 @@ ALIVE = ENDED | 1 << Status.RUNNING
 
 
 class DeviceError(WeftError):
-    """A device that is not the one meant, is busy, or does not do what it is told."""
+    """The error for a device that is not the one meant, is busy, or does not do what it is told."""
 
 
 class DeviceTimeout(DeviceError):
-    """A program that did not end in time. ``program_counter`` is that of the next ``instruction``, as text."""
+    """The error for a program that did not end in time.
+
+    ``program_counter`` is that of the next ``instruction``, as text."""
 
     def __init__(self, text: str, program_counter: int, instruction: str) -> None:
         super().__init__(text)
@@ -50,7 +52,7 @@ class DeviceTimeout(DeviceError):
 
 @dataclass(frozen=True)
 class _Run:
-    """What ran last: where it is, and the words that it may have overwritten, as they were before."""
+    """The last run: where its programs are, and the words that they may have overwritten, as they were before."""
 
     programs: Sequence[bytes]
     before: list[tuple[int, np.ndarray]]
@@ -64,24 +66,28 @@ class Registers:
         self.bridge, self.base = bridge, base
 
     def read(self, name: str) -> int:
+        """Return a register's value."""
         return int(self.bridge.read(self._at(name), 1)[0])
 
     def read_wide(self, name: str) -> int:
-        """Two halves, of a counter that stands still."""
+        """Return the value of a counter in two halves, which must stand still."""
         return self.read(f"{name}_LOW") | self.read(f"{name}_HIGH") << 32
 
     def write(self, name: str, value: int) -> None:
+        """Write a register that keeps its value."""
         self.bridge.write(self._at(name), np.array([value], np.uint32))
 
     def command(self, name: str, value: int) -> None:
+        """Write a register that acts when it is written."""
         self.bridge.command(self._at(name), value)
 
     def _at(self, name: str) -> int:
+        """Return the byte address of a register."""
         return self.base + CONTROL_REGISTERS[name].offset
 
 
 def check_there(registers: Registers, name: str) -> None:
-    """Raises DeviceError unless a weft machine answers that nobody else uses."""
+    """Raise DeviceError unless a weft machine answers that nobody else uses."""
     found = registers.read("IDENTITY")
     if found != IDENTITY:
         raise DeviceError(explain(f"device {name}", f"{found:#010x} in IDENTITY", f"{IDENTITY:#010x}: a weft machine",
@@ -95,7 +101,7 @@ def check_there(registers: Registers, name: str) -> None:
 
 
 def check_machine(registers: Registers, arch: Arch, name: str) -> None:
-    """Raises DeviceError when the machine is not one that programs for ``arch`` run on."""
+    """Raise DeviceError if the machine does not run programs for ``arch``."""
     for register, wanted in parameter_values(arch).items():
         found = registers.read(register)
         if found != wanted:
@@ -105,7 +111,7 @@ def check_machine(registers: Registers, arch: Arch, name: str) -> None:
 
 
 def check_board(registers: Registers, board: str, name: str) -> None:
-    """Raises DeviceError when the bitstream is one for another board. 0 names none: it was made by other means."""
+    """Raise DeviceError if the bitstream is for another board; 0 names none, for designs made by other means."""
     found = registers.read("BOARD")
     if found not in (0, board_code(board)):
         raise DeviceError(explain(
@@ -114,13 +120,15 @@ def check_board(registers: Registers, board: str, name: str) -> None:
 
 
 class RegisterMachine:
-    """A backend for models of ``arch`` (runtime/devices.py). ``needs``: bytes of each memory, for model ``owner``."""
+    """A backend for models of ``arch`` (runtime/devices.py).
+
+    ``needs``: bytes of each memory, for model ``owner``."""
 
     most_images = 1
 
     def __init__(self, bridge: Bridge, memory_map: MemoryMap, arch: Arch, needs: Mapping[str, int], owner: str,
                  seconds: float = PROGRAM_SECONDS) -> None:
-        """Raises WeftError where the machine is another one, or has too little memory."""
+        """Raise WeftError if the machine is another one, or has too little memory."""
         self.name, self.arch, self.bridge, self.seconds = bridge.name, arch, bridge, seconds
         self.fair_lock = FairLock()
         self.isa = Isa(arch)
@@ -131,11 +139,14 @@ class RegisterMachine:
 
     # -- memory ----------------------------------------------------------------------------------------------------
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
+        """Write scalars [size, lanes] to vectors from ``address`` on."""
         assert not offset_blocks, "one image at a time"
         write_bytes(self.bridge, self._at(memory, address), vectors.astype(self.arch.number.storage_dtype).tobytes())
 
     def read(self, memory: str, address: int, size: int, offset_blocks: int = 0) -> np.ndarray:
-        """As Device.read; what a program left that a link fault disturbed meanwhile is computed again."""
+        """Return int64 [size, lanes] from ``address`` on.
+
+        If a link fault has disturbed memory since the last program, that program runs again first."""
         assert not offset_blocks, "one image at a time"
         for _ in range(RUNS):
             content = read_bytes(self.bridge, self._at(memory, address), size * self.arch.vector_bytes)
@@ -147,14 +158,18 @@ class RegisterMachine:
         raise self._disturbed()
 
     def _at(self, memory: str, address: int) -> int:
+        """Return the host's byte address of a vector."""
         return self.places.bus(memory) + address * self.arch.vector_bytes
 
     # -- programs --------------------------------------------------------------------------------------------------
     def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
-        """Raises MachineStop, DeviceError, DeviceTimeout, LinkError."""
+        """Run programs one after another; return how each ended.
+
+        Raise MachineStop, DeviceError, DeviceTimeout or LinkError."""
         return self._run(programs, progress)
 
     def _run(self, programs: Sequence[bytes], progress: Progress) -> list[Done]:
+        """Place and run programs; run them again if link faults disturbed them."""
         progress(f"running on {self.name}", 0, 0)
         placed = self._place(programs)
         self._check_kept()
@@ -168,7 +183,7 @@ class RegisterMachine:
         raise self._disturbed()
 
     def _place(self, programs: Sequence[bytes]) -> list[tuple[int, bytes, int]]:
-        """(address for the machine, content, instructions put before it) of each program, which is there then."""
+        """Write each program into memory; return (machine's address, content, instructions put before it)."""
         placed, offset = [], 0
         for program in programs:
             content, before = moved(self.isa, program, self.places)
@@ -178,13 +193,13 @@ class RegisterMachine:
         return placed
 
     def _check_kept(self) -> None:
-        """A machine that was without power, or used by others, has lost what was written: it is written again."""
+        """Write all memory again if the machine was without power or used by others."""
         if self.registers.read("SCRATCH") != self.bridge.mark:
             self.bridge.doubt()
         self.bridge.settle()
 
     def _release(self, program: bytes) -> list[tuple[int, np.ndarray]]:
-        """What a program may write is its own from now on; the words that were kept there."""
+        """Release the words that a program may write; return those that were kept there."""
         before = []
         for memory, first, end in written(program, self.arch):
             start = self._at(memory, first) // WORD_BYTES * WORD_BYTES
@@ -194,13 +209,16 @@ class RegisterMachine:
         return before
 
     def _restore(self, run: _Run) -> None:
+        """Restore the words that a run may have overwritten."""
         for address, words in run.before:
             self.bridge.write(address, words)
         self.bridge.repair()
 
     # -- one program -----------------------------------------------------------------------------------------------
     def _execute(self, address: int, content: bytes, before: int) -> Done | None:
-        """None: the machine did not run just this, once; to be tried again."""
+        """Run one program; return how it ended, or None if it must be tried again.
+
+        It must be tried again if the machine did not run exactly this program once."""
         count = int(self.isa.counts(content).sum())
         self._reset()
         for name, value in {"PROGRAM_ADDRESS_LOW": address & 0xFFFF_FFFF, "PROGRAM_ADDRESS_HIGH": address >> 32,
@@ -220,12 +238,13 @@ class RegisterMachine:
         return Done(instructions=count - before, cycles=cycles, seconds=seconds)
 
     def _reset(self) -> None:
+        """Reset the machine."""
         looks = int(RESET_SECONDS / LONGEST_PAUSE)
         self._command(Command.SOFT_RESET, lambda status: not status & ~(1 << Status.IDLE), looks)
         self.registers.command("INTERRUPT_STATUS", ENDED)
 
     def _command(self, command: Command, is_done: Callable[[int], bool], looks: int) -> None:
-        """Give a command until its effect is seen in STATUS."""
+        """Give a command until its effect is seen in STATUS. Raise DeviceError if it is not."""
         for _ in range(COMMANDS):
             self.registers.command("CONTROL", 1 << command)
             for look in range(looks):
@@ -238,7 +257,7 @@ class RegisterMachine:
                                   "reset the board, or load its bitstream again"))
 
     def _wait(self, content: bytes, before: int, began: float) -> int:
-        """STATUS at the end, drained."""
+        """Wait until the program has ended and the machine is drained; return STATUS."""
         pause = SHORTEST_PAUSE
         while True:
             status = self.registers.read("STATUS")
@@ -251,16 +270,18 @@ class RegisterMachine:
 
     # -- errors ----------------------------------------------------------------------------------------------------
     def _text(self, content: bytes, before: int, counter: int) -> str:
-        """The instruction of a program counter."""
+        """Return the instruction at a program counter as text."""
         rows = self.isa.split(content)[:, before + counter:][:, :1].T.tolist()
         return self.isa.text(Instruction(*rows[0])) if rows else "none: behind the end of the program"
 
     def _stopped(self, content: bytes, before: int) -> MachineStop:
+        """Return the MachineStop that the registers describe."""
         cause = Cause(self.registers.read("ERROR_CAUSE"))
         counter = self.registers.read("ERROR_PROGRAM_COUNTER")
         return MachineStop(cause, counter, self._text(content, before, counter), f"what {self.name} can run")
 
     def _timeout(self, content: bytes, before: int, status: int) -> DeviceTimeout:
+        """Return the error for a program that did not end in time."""
         counter = self.registers.read("PROGRAM_COUNTER")
         text = self._text(content, before, counter)
         flags = ", ".join(bit.name.lower() for bit in Status if status >> bit & 1) or "nothing"
@@ -270,5 +291,6 @@ class RegisterMachine:
             counter, text)
 
     def _disturbed(self) -> DeviceError:
+        """Return the error for a link with faults in every run."""
         return DeviceError(explain(f"link {self.name}", f"faults in each of {RUNS} runs", "a link that comes through",
                                    "look at the cable, or lower the baud rate"))

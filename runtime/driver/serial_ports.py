@@ -1,4 +1,4 @@
-"""Finds the machine on a serial line: which port, and which rate, by asking for the register IDENTITY."""
+"""Find the machine on a serial line: which port, and which rate, by reading the register IDENTITY."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from weft.support.errors import explain
 from weft.support.packages import no_package
 
 AUTO = "auto"
-"""Instead of a port's name: whichever has a machine."""
+"""The word in place of a port's name: any port with a machine."""
 TRIES = 2
-"""Of the question, at each rate."""
+"""The attempts to read IDENTITY, at each rate."""
 
 
 def open_found(port: str, bauds: Sequence[int], registers: int) -> Transport:
     """Return the line to the machine: on ``port``, or with AUTO on any USB serial port, at one of ``bauds``.
 
-    ``registers``: byte address of the machine's registers. Raises LinkError where nobody answers, or several do.
-    """
+    ``registers``: byte address of the machine's registers. Raise LinkError if nobody answers, or several do."""
     if port != AUTO:
         return uartbone.open_serial(port, bauds[0]) if len(bauds) == 1 else _asked(port, bauds, registers)
     found: list[Transport] = []
@@ -53,10 +52,9 @@ def usb_ports() -> list[str]:
 
 
 def _asked(port: str, bauds: Sequence[int], registers: int, *, only_ours: bool = False) -> Transport:
-    """Return the line at the first rate at which a machine answers; without ``only_ours`` whatever answers will do.
+    """Return the line at the first rate at which a machine answers; without ``only_ours`` any answer will do.
 
-    Raises LinkError.
-    """
+    Raise LinkError if nobody answers."""
     answers: list[int] = []
     for baud in bauds:
         transport = uartbone.open_serial(port, baud)
@@ -74,6 +72,7 @@ def _asked(port: str, bauds: Sequence[int], registers: int, *, only_ours: bool =
 
 
 def _answers(transport: Transport, registers: int) -> Iterator[int]:
+    """Yield the answers to reading IDENTITY."""
     for _ in range(TRIES):
         with contextlib.suppress(LinkFault):
             yield int(transport.read(registers + CONTROL_REGISTERS["IDENTITY"].offset, 1)[0])

@@ -1,4 +1,4 @@
-"""What a bridge has written and still answers for."""
+"""The words that a bridge has written and must keep in memory."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ PAGE_WORDS = 1024
 
 
 class Shadow:
-    """Words by address, in pages: a value, and whether it is kept."""
+    """Words by address, in pages: each with a value, and whether it is kept."""
 
     def __init__(self) -> None:
         self._pages: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def keep(self, address: int, words: np.ndarray) -> None:
+        """Keep words at an address."""
         for page, part, first in self._parts(address, len(words)):
             values, kept = self._pages.setdefault(page, (np.zeros(PAGE_WORDS, np.uint32), np.zeros(PAGE_WORDS, bool)))
             values[part], kept[part] = words[first:first + part.stop - part.start], True
 
     def holds(self, address: int, words: np.ndarray) -> bool:
-        """Whether all of these are kept, with these values."""
+        """Tell whether all these words are kept, with these values."""
         for page, part, first in self._parts(address, len(words)):
             values, kept = self._pages.get(page, (None, None))
             if values is None or kept is None or not kept[part].all():
@@ -33,7 +34,7 @@ class Shadow:
         return True
 
     def within(self, address: int, count: int) -> list[tuple[int, np.ndarray]]:
-        """(address, words) of each run that is kept among ``count`` words from ``address``."""
+        """Return (address, words) of each run that is kept among ``count`` words from ``address``."""
         found = []
         for page, part, _ in self._parts(address, count):
             if page in self._pages:
@@ -44,18 +45,19 @@ class Shadow:
         return found
 
     def release(self, address: int, count: int) -> None:
+        """Stop keeping ``count`` words from ``address``."""
         for page, part, _ in self._parts(address, count):
             if page in self._pages:
                 self._pages[page][1][part] = False
 
     def kept(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(address, words) of each run that is kept, ascending."""
+        """Yield (address, words) of each run that is kept, ascending."""
         for page in sorted(self._pages):
             yield from self.within(page * PAGE_WORDS * WORD_BYTES, PAGE_WORDS)
 
     @staticmethod
     def _parts(address: int, count: int) -> Iterator[tuple[int, slice, int]]:
-        """(page, words of it, number of the first of these within all)."""
+        """Yield the parts of a range in pages: page, words of it, number of the first of these in the range."""
         word, done = address // WORD_BYTES, 0
         while done < count:
             page, low = divmod(word + done, PAGE_WORDS)
@@ -65,6 +67,6 @@ class Shadow:
 
 
 def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
-    """(start, end) of each run of true elements."""
+    """Return (start, end) of each run of true elements."""
     edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0)).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))

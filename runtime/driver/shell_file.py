@@ -1,4 +1,6 @@
-"""``shell.json``: what a board's shell tells the driver; made with the bitstream (``boards/shell/generate.py``)."""
+"""The file ``shell.json``: what the driver must know of a board's shell; it is made with the bitstream.
+
+``boards/shell/generate.py`` writes it."""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ from weft.support.errors import WeftError, explain
 from weft.support.strict_json import read_object
 
 BUILT = Path("build/boards")
-"""Where ``weft board build`` leaves a folder for each board."""
+"""The folder in which ``weft board build`` leaves a folder for each board."""
 NAME = "shell.json"
 LEAST_BAUD, MOST_BAUD = 1_200, 12_000_000
 BAUD = 3_000_000
-"""Of shells whose file does not say another one."""
+"""The rate of shells whose file does not state another one."""
 REACH = 1 << 32
-"""Bytes that the bus addresses."""
+"""The bytes that the bus addresses."""
 
 Address = Annotated[int, msgspec.Meta(ge=0, lt=REACH, multiple_of=4)]
 Word = Annotated[int, msgspec.Meta(ge=0, lt=REACH)]
@@ -41,8 +43,10 @@ class RegisterPlace(msgspec.Struct, frozen=True):
 
 
 class StartStep(msgspec.Struct, frozen=True):
-    """One step of the chip's start: a command to it, or with ``control`` a value of the controller's own register; then
-    ``wait`` clock cycles."""
+    """One step of the memory chip's start.
+
+    It is a command to the chip, or with ``control`` a value of the controller's own register; then ``wait`` clock
+    cycles."""
 
     what: str
     address: Word
@@ -53,7 +57,9 @@ class StartStep(msgspec.Struct, frozen=True):
 
 
 class DramChip(msgspec.Struct, frozen=True):
-    """``bitslips`` and ``delays``: settings of each byte lane that leveling has to try, 0 for memory without."""
+    """The DRAM of a board as the driver starts it.
+
+    ``bitslips`` and ``delays``: settings of each byte lane that leveling has to try, 0 for memory without leveling."""
 
     kind: str
     phases: Annotated[int, msgspec.Meta(ge=1, le=8)]
@@ -66,8 +72,10 @@ class DramChip(msgspec.Struct, frozen=True):
 
 
 class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``memory``: what the machine sees from address 0. ``windows``: on-chip memories within it, by MEMORIES; a board
-    has either these or ``dram``. ``baud``: of its UART. ``arch``: the machine's parameters."""
+    """The content of ``shell.json``.
+
+    ``memory``: what the machine sees from address 0. ``windows``: on-chip memories within it, by MEMORIES; a board has
+    either these or ``dram``. ``baud``: of its UART. ``arch``: the machine's parameters."""
 
     board: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     clock_hz: Annotated[int, msgspec.Meta(ge=1_000_000, le=1_000_000_000)]
@@ -81,12 +89,12 @@ class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def places(self) -> list[MemoryPlace]:
-        """All memory that there is."""
+        """All memories."""
         return list(self.windows.values()) or [self.memory]
 
     @classmethod
     def load(cls, path: Path) -> ShellFile:
-        """Raises WeftError."""
+        """Return the content of a file. Raise WeftError if it is no shell.json."""
         allowed, way_out = f"the {NAME} of a bitstream", f"give the one in {BUILT}/BOARD, beside the bitstream"
         content = read_object(path, "shell", allowed, way_out)
         try:
@@ -96,14 +104,14 @@ class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> ShellFile:
-        """Raises ValueError."""
+        """Return the content of an object. Raise ValueError if it is wrong."""
         found = msgspec.convert(content, cls)
         for fault in found._faults():
             raise ValueError(fault)
         return found
 
     def _faults(self) -> Iterator[str]:
-        """What the fields do not say by themselves."""
+        """Yield what is wrong with fields that fit alone but not together."""
         missing = sorted(self._needed() - set(self.registers))
         if missing:
             yield f"no register {missing[0]}"
@@ -126,7 +134,7 @@ class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             yield f"a phase for reads or writes beyond the {phases} that there are"
 
     def _needed(self) -> set[str]:
-        """Names of the registers that the start of the memory uses."""
+        """Return the names of the registers that the start of the memory uses."""
         if self.dram is None:
             return set()
         needed = {"ctrl_scratch", "sdram_dfii_control",

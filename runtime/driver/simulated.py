@@ -14,14 +14,14 @@ from weft.runtime.driver.transport import WORD_BYTES
 from weft.support.errors import Mismatch, WeftError
 
 REACH_BITS = 42
-"""Address bits between two memories on the host's side, so that each has the whole space of a port."""
+"""The address bits between two memories on the host's side, so that each has the whole space of a port."""
 CYCLES_OF_A_SECOND = 50_000_000
 MOST_CYCLES = 200_000
-"""Of one pause: the simulator answers within some seconds."""
+"""The most cycles of one pause, so that the simulator answers within some seconds."""
 
 
 class SimulatedTransport:
-    """A transport to the Verilog under Verilator. Raises WeftError where it cannot be built."""
+    """A transport to the Verilog under Verilator. Opening it raises WeftError if it cannot be built."""
 
     most_words = 1 << 20
 
@@ -42,6 +42,7 @@ class SimulatedTransport:
         self._broken = SimulationError
 
     def read(self, address: int, count: int) -> np.ndarray:
+        """Return ``count`` words."""
         memory, offset = self._memory(address)
         if memory is None:
             return np.array([self._ask(self._machine.read, offset + WORD_BYTES * word) for word in range(count)],
@@ -49,6 +50,7 @@ class SimulatedTransport:
         return memory.bytes[offset:offset + count * WORD_BYTES].view("<u4").copy()
 
     def write(self, address: int, words: np.ndarray) -> None:
+        """Write words."""
         memory, offset = self._memory(address)
         if memory is None:
             for index, word in enumerate(words.tolist()):
@@ -57,21 +59,25 @@ class SimulatedTransport:
             memory.bytes[offset:offset + words.nbytes] = words.astype("<u4").view(np.uint8)
 
     def _memory(self, address: int) -> tuple[Dram | None, int]:
-        """None: the registers."""
+        """Return the memory at an address (None: the registers), and the offset in it."""
         number, offset = divmod(address, 1 << REACH_BITS)
         return (self._machine.memories[MEMORIES[number - 1]], offset) if number else (None, offset)
 
     def pause(self, seconds: float) -> None:
+        """Let the simulation run."""
         self._ask(self._machine.run, min(int(seconds * CYCLES_OF_A_SECOND) + 1, MOST_CYCLES))
 
     def _ask(self, request: Callable[..., Any], *values: int) -> Any:
+        """Return the simulator's answer to a request. Raise Mismatch if the simulation failed."""
         try:
             return request(*values)
         except self._broken as error:
             raise Mismatch(f"the simulation failed: {error}") from None
 
     def resynchronise(self) -> bool:
+        """Return False: the simulator cannot lose its place."""
         return False
 
     def close(self) -> None:
+        """End the simulation."""
         self._machine.close()

@@ -1,8 +1,7 @@
-"""Device strings: what each kind of machine is opened by, and how it is reached.
+"""Device strings: how each kind of machine is opened and reached.
 
-``KIND:PLACE?OPTION=VALUE&...``; what is allowed is in the table ``KINDS``. What a link needs is imported when one is
-opened.
-"""
+``KIND:PLACE?OPTION=VALUE&...``; what is allowed is in the table ``KINDS``. The modules of a link are imported when one
+is opened."""
 
 from __future__ import annotations
 
@@ -26,17 +25,22 @@ Options = dict[str, Any]
 
 
 class Target(Protocol):
-    """A machine that was found. ``arch``: None where only the model will tell."""
+    """A machine that was found. ``arch``: None if only the model will tell."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The device string."""
     @property
-    def arch(self) -> Arch | None: ...
+    def arch(self) -> Arch | None:
+        """The machine, None if only the model will tell."""
 
     def backend(self, model: Network, arch: Arch) -> Backend:
-        """What runs programs of ``model`` for ``arch``. Raises WeftError where they do not go together."""
+        """Return the backend that runs programs of ``model`` for ``arch``.
 
-    def close(self) -> None: ...
+        Raise WeftError if they do not go together."""
+
+    def close(self) -> None:
+        """Close the link."""
 
 
 @dataclass(frozen=True)
@@ -47,24 +51,29 @@ class GoldenTarget:
     arch: Arch | None
 
     def backend(self, model: Network, arch: Arch) -> Backend:
+        """Return a new numpy machine."""
         return Golden(arch)
 
     def close(self) -> None:
+        """Do nothing."""
         pass
 
 
 # -- kinds -------------------------------------------------------------------------------------------------------------
 def _golden(place: str, options: Options) -> Target:
+    """Open the numpy machine."""
     return GoldenTarget(_name("golden", place), Arch.load(place) if place else None)
 
 
 def _simulated(place: str, options: Options) -> Target:
+    """Open the simulated hardware."""
     from weft.runtime.driver.links import SimulatedTarget
 
     return SimulatedTarget(_name("sim", place), Arch.load(place) if place else None, options["seconds"])
 
 
 def _serial(place: str, options: Options) -> Target:
+    """Open a board on a serial line."""
     from weft.runtime.driver.built_shells import known_bauds
     from weft.runtime.driver.links import litex_target
     from weft.runtime.driver.serial_ports import open_found
@@ -77,6 +86,7 @@ def _serial(place: str, options: Options) -> Target:
 
 
 def _udp(place: str, options: Options) -> Target:
+    """Open a board on UDP."""
     from weft.runtime.driver.etherbone import open_udp
     from weft.runtime.driver.links import litex_target
 
@@ -84,6 +94,7 @@ def _udp(place: str, options: Options) -> Target:
 
 
 def _mmio(place: str, options: Options) -> Target:
+    """Open the machine beside this processor."""
     from weft.runtime.driver.links import LinkTarget
     from weft.runtime.driver.memory_mapped import open_mmio
     from weft.runtime.driver.register_machine import check_board
@@ -95,6 +106,7 @@ def _mmio(place: str, options: Options) -> Target:
 
 
 def _name(kind: str, place: str) -> str:
+    """Return a device string."""
     return f"{kind}:{place}" if place else kind
 
 
@@ -106,11 +118,11 @@ class Number:
     least: int | float
     most: int | float
     step: int = 1
-    """What an integer is a multiple of."""
+    """The number that an integer must be a multiple of."""
 
     @property
     def allowed(self) -> str:
-        """What may be given, for people."""
+        """The allowed values, for people."""
         if isinstance(self.default, float):
             return f"a number from {self.least:g} to {self.most:g}"
         of = f", a multiple of {self.step}" if self.step > 1 else ""
@@ -119,8 +131,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Kind:
-    """``place``: what stands behind the colon, for people; in brackets: it may be left out. ``options``: by name, a
-    text's default or a Number."""
+    """A kind of device.
+
+    ``place``: what stands behind the colon, for people; in brackets: it may be left out. ``options``: by name, a text's
+    default or a Number."""
 
     place: str
     open: Callable[[str, Options], Target]
@@ -132,7 +146,7 @@ _LITEX: dict[str, Number | str] = {
     "registers": Number(LITEX_REGISTERS, 0, REACH - (1 << ADDRESS_WIDTH), 4),
     "memory": Number(LITEX_MEMORY, 0, REACH - 4, 4), "bytes": Number(LITEX_BYTES, 4096, REACH, 4), "shell": "", **_TIME}
 _MOST_PHYSICAL = 1 << 52
-"""More than the processors of any Zynq address."""
+"""A limit of physical addresses, beyond those of any Zynq's processors."""
 
 KINDS: dict[str, Kind] = {
     "golden": Kind("[PRESET]", _golden, {}),
@@ -143,7 +157,7 @@ KINDS: dict[str, Kind] = {
         "registers": Number(0x43C0_0000, 0, _MOST_PHYSICAL, 4), "device": "/dev/mem", "buffer": "/dev/udmabuf0",
         "address": Number(0, 0, _MOST_PHYSICAL, 4), "bytes": Number(0, 4096, REACH, 4), **_TIME}),
 }
-"""By what stands before the colon of a device string."""
+"""The kinds of devices, by the word before the colon of a device string."""
 
 
 def device_forms() -> str:
@@ -154,13 +168,13 @@ def device_forms() -> str:
 
 
 def open_target(where: str, given: Mapping[str, Any] | None = None) -> Target:
-    """The machine that a device string means, with options of its own and ``given`` ones. Raises WeftError."""
+    """Open the machine of a device string, with its own options and ``given`` ones. Raise WeftError if it fails."""
     kind, place, options = read_device(where, given)
     return kind.open(place, options)
 
 
 def read_device(where: str, given: Mapping[str, Any] | None = None) -> tuple[Kind, str, Options]:
-    """Return kind, place and all options of a device string. Raises WeftError."""
+    """Return kind, place and all options of a device string. Raise WeftError for a wrong one."""
     head, _, tail = where.partition("?")
     name, _, place = head.partition(":")
     kind = KINDS.get(name)
@@ -179,7 +193,9 @@ def read_device(where: str, given: Mapping[str, Any] | None = None) -> tuple[Kin
 
 
 def _option(key: str, value: Any, option: Number | str) -> int | float | str:
-    """Return the value in the type of the option's default; integers also in hexadecimal. Raises WeftError."""
+    """Return the value in the type of the option's default; integers also in hexadecimal.
+
+    Raise WeftError for a value that is not allowed."""
     if isinstance(option, str):
         text = str(value)
         if not text.isprintable():

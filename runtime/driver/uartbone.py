@@ -2,8 +2,7 @@
 
 A command is one byte (1 writes, 2 reads, to rising addresses), the number of words, the word address and, for a write,
 the words; all numbers have their highest byte first. A read is answered by the words alone, a write by nothing. The
-remote end gives up a command that is not whole after 100 ms.
-"""
+remote end gives up a command that is not whole after 100 ms."""
 
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ MOST_WORDS = 255
 PATIENCE_SECONDS = 0.15
 """The host waits so long before it begins anew. The remote end forgets a command that is not whole after 0.1 s."""
 EXCHANGE_SECONDS = 0.05
-"""An exchange on the line must be well below what the remote end waits for."""
+"""The longest exchange on the line, well below the time that the remote end waits."""
 BITS_OF_A_BYTE = 10
-"""On the line: start and stop bit too."""
+"""The bits of a byte on the line, with start and stop bit."""
 BAUD = 3_000_000
 
 
@@ -35,15 +34,26 @@ class Line(Protocol):
     """A serial line, as pyserial has it; its read returns less after its timeout."""
 
     @property
-    def in_waiting(self) -> int: ...
-    def read(self, size: int) -> bytes: ...
-    def write(self, content: bytes) -> Any: ...
-    def reset_input_buffer(self) -> None: ...
-    def close(self) -> None: ...
+    def in_waiting(self) -> int:
+        """The number of bytes that have arrived."""
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes."""
+
+    def write(self, content: bytes) -> Any:
+        """Send bytes."""
+
+    def reset_input_buffer(self) -> None:
+        """Drop all bytes that have arrived."""
+
+    def close(self) -> None:
+        """Close the line."""
 
 
 class UartBone:
-    """A transport over a line that ``open_line`` opens, again when it was unplugged. Raises LinkError at first."""
+    """A transport over a line that ``open_line`` opens, again after it was unplugged.
+
+    Creating it raises LinkError if the line cannot be opened."""
 
     def __init__(self, name: str, open_line: Callable[[], Line], baud: int = BAUD,
                  sleep: Callable[[float], None] = time.sleep) -> None:
@@ -53,6 +63,7 @@ class UartBone:
         self._why = ""
 
     def read(self, address: int, count: int) -> np.ndarray:
+        """Return ``count`` words. Raise LinkFault without a whole answer."""
         line = self._usable()
         try:
             if line.in_waiting:
@@ -67,6 +78,7 @@ class UartBone:
         return np.frombuffer(answer, ">u4").astype(np.uint32)
 
     def write(self, address: int, words: np.ndarray) -> None:
+        """Send words. Raise LinkFault if the line is lost."""
         line = self._usable()
         try:
             line.write(_head(WRITE, address, len(words)) + words.astype(">u4").tobytes())
@@ -74,6 +86,9 @@ class UartBone:
             raise self._lost(error) from None
 
     def resynchronise(self) -> bool:
+        """Wait until the remote end forgets a command, and drop what has arrived.
+
+        Return whether a lost line was opened again."""
         self._sleep(PATIENCE_SECONDS)
         opened = False
         if self._line is None:
@@ -89,20 +104,23 @@ class UartBone:
         return opened
 
     def pause(self, seconds: float) -> None:
+        """Wait."""
         self._sleep(seconds)
 
     def close(self) -> None:
+        """Close the line."""
         if self._line is not None:
             self._line.close()
             self._line = None
 
     def _usable(self) -> Line:
+        """Return the line. Raise LinkFault if it is lost."""
         if self._line is None:
             raise LinkFault(self._why)
         return self._line
 
     def _lost(self, error: OSError) -> LinkFault:
-        """The line is closed; it is opened at the next resynchronisation."""
+        """Close the line, which the next resynchronisation opens again, and return the fault to raise."""
         line, self._line = self._line, None
         self._why = reason(error)
         with contextlib.suppress(OSError):
@@ -112,11 +130,14 @@ class UartBone:
 
 
 def _head(command: int, address: int, count: int) -> bytes:
+    """Return the head of a command."""
     return bytes([command, count]) + (address // WORD_BYTES).to_bytes(ADDRESS_BYTES, "big")
 
 
 def open_serial(port: str, baud: int = BAUD) -> UartBone:
-    """A serial port by its name. Raises LinkError without pyserial, without the port and without the right to it."""
+    """Return the transport on a serial port.
+
+    Raise LinkError without pyserial, without the port and without the permission to open it."""
     try:
         import serial  # an extra: only boards need it
     except ModuleNotFoundError:
@@ -134,12 +155,13 @@ def open_serial(port: str, baud: int = BAUD) -> UartBone:
 
 
 def _answer_at_once(line: Any) -> None:
-    """USB converters collect bytes for 16 ms unless they are told not to; not every system can."""
+    """Ask a USB converter not to collect bytes for 16 ms; not every system can."""
     with contextlib.suppress(AttributeError, OSError, ValueError, NotImplementedError):
         line.set_low_latency_mode(True)
 
 
 def _refused(port: str, error: Exception) -> str:
+    """Return the message for a port that cannot be opened."""
     text = str(error).lower()
     if "permission" in text:
         return explain(f"serial port {port}", "no permission to open it", "a port that this user may open",

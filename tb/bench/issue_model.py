@@ -12,15 +12,8 @@ from amaranth.lib import data
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import FETCH_LATENCY, ISSUE_LATENCY, SIMD_ISSUE_LATENCY
 from weft.hw.contract.units import UNIT_NAMES, depths, dram_units
-from weft.hw.parts.operations import (
-    dram_layout,
-    load_weight_layout,
-    mat_mul_layout,
-    move_in_layout,
-    move_out_layout,
-    simd_layout,
-    window_width,
-)
+from weft.hw.parts.operation_table import operation_layout
+from weft.hw.parts.operations import window_width
 from weft.tb.bench.block_models import Model, Source
 from weft.tb.bench.block_ports import Ports, from_bits, to_bits
 from weft.tb.bench.hazards import ACCUMULATORS, CONFLICTS, Touch, touches_of
@@ -28,11 +21,8 @@ from weft.tb.bench.hazards import ACCUMULATORS, CONFLICTS, Touch, touches_of
 
 def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
     """Unit -> its operation, as the core takes them from the units themselves."""
-    return {
-        "load_weight": load_weight_layout(arch), "mat_mul": mat_mul_layout(arch), "simd": simd_layout(arch),
-        "move_out": move_out_layout(arch), "move_in": move_in_layout(arch),
-        **dict.fromkeys(dram_units(arch), dram_layout(arch)),
-    }
+    on_chip = ("load_weight", "mat_mul", "simd", "move_out", "move_in")
+    return {unit: operation_layout(arch, unit) for unit in (*on_chip, *dram_units(arch))}
 
 
 WINDOWS = 0x5678, 0xDEF0

@@ -14,7 +14,7 @@ import pytest
 from weft.compiler import lir
 from weft.compiler.errors import Fault
 from weft.compiler.layers.hir import Layers, Part, Var
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import DRAM0, DRAM1, Address
 from weft.compiler.lir_verifier import verify
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.memory.places import DramAddress
@@ -36,7 +36,7 @@ from weft.tmodel.manifest import TModel
 
 ARCH = BASE.replace(array_size=3, local_depth=220, accumulator_depth=90, axi_data_width=32)
 """Local memory has no room for a tensor of several tiles, and a vector takes two cycles of DRAM."""
-DRAMS = Space.DRAM0, Space.DRAM1
+DRAMS = DRAM0, DRAM1
 
 
 def network(folder: Path) -> tuple[Path, np.ndarray]:
@@ -56,8 +56,8 @@ def compiled(folder: Path, **changes: Any) -> Products:
     return after_all_steps(path, ARCH.replace(**changes), samples)
 
 
-def moves(state: Products, space: Space, to_local: bool | None = None) -> list[lir.DataMove]:
-    return [move for move in state[Schedule].operations if isinstance(move, lir.DataMove) and move.far.space is space
+def moves(state: Products, memory: str, to_local: bool | None = None) -> list[lir.DataMove]:
+    return [move for move in state[Schedule].operations if isinstance(move, lir.DataMove) and move.far.memory == memory
             and to_local in (None, move.to_local)]
 
 
@@ -65,9 +65,9 @@ def moves(state: Products, space: Space, to_local: bool | None = None) -> list[l
 def test_even_tiles_lie_in_one_and_odd_ones_in_the_other() -> None:
     home = DramAddress(100, 1000)
     assert [home.address(tile, 10) for tile in range(5)] == [
-        Address(Space.DRAM0, 100), Address(Space.DRAM1, 1000), Address(Space.DRAM0, 110), Address(Space.DRAM1, 1010),
-        Address(Space.DRAM0, 120)]
-    assert [DramAddress(100).address(tile, 10) for tile in range(3)] == [Address(Space.DRAM0, 100 + 10 * tile)
+        Address(DRAM0, 100), Address(DRAM1, 1000), Address(DRAM0, 110), Address(DRAM1, 1010),
+        Address(DRAM0, 120)]
+    assert [DramAddress(100).address(tile, 10) for tile in range(3)] == [Address(DRAM0, 100 + 10 * tile)
                                                                   for tile in range(3)]
     assert home.runs((1, 4)) == [(1, 2), (2, 3), (3, 4)] and DramAddress(100).runs((1, 4)) == [(1, 4)]
 
@@ -77,7 +77,7 @@ def test_what_is_moved_between_local_memory_and_both() -> None:
     var = Var("part", 6, 4, 1, Part("whole", tile=1, offset=1, pitch=2, step=2, pixels=8))
     box, home = Box((0, 2), (1, 3), (0, 1)), DramAddress(100, 1000)
     found = [*transfer(True, box, View(50, box), var, home, ARCH)]
-    assert [move.far for move in found] == [Address(Space.DRAM1, 1003), Address(Space.DRAM0, 111)]
+    assert [move.far for move in found] == [Address(DRAM1, 1003), Address(DRAM0, 111)]
     assert [move.local.offset for move in found] == [50, 52]
     assert all(move.far_walk.last == move.far.offset + 2 for move in found)
 
@@ -98,7 +98,7 @@ def test_only_what_is_neither_input_nor_output_nor_of_one_tile(tmp_path: Path) -
 @pytest.mark.parametrize("changes", [{"dram_ports": "shared"}, {"dram1_depth": 1200}], ids=["one port", "no room"])
 def test_not_where_it_would_not_help(changes: dict[str, Any], tmp_path: Path) -> None:
     state = compiled(tmp_path, **changes)
-    assert not state[MemoryPlan].dram1 and not moves(state, Space.DRAM1, to_local=False)
+    assert not state[MemoryPlan].dram1 and not moves(state, DRAM1, to_local=False)
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
@@ -145,9 +145,9 @@ def test_the_model_of_costs_knows_what_goes_where(tmp_path: Path) -> None:
     consts = len(state[Consts].vectors)
     found: list[Counter[str]] = [Counter() for _ in state[Layers]]
     for operation, number in zip(state[Schedule].operations, state[Schedule].layers, strict=True):
-        if isinstance(operation, lir.DataMove) and operation.far.space in DRAMS:
-            what = f"{operation.far.space.value}_{'read' if operation.to_local else 'write'}"
-            if operation.far.space is Space.DRAM1 and operation.far.offset < consts:
+        if isinstance(operation, lir.DataMove) and operation.far.memory in DRAMS:
+            what = f"{operation.far.memory}_{'read' if operation.to_local else 'write'}"
+            if operation.far.memory == DRAM1 and operation.far.offset < consts:
                 what = "consts"
             found[number][what] += operation.size * operation.rows
     layout = state[MemoryPlan]
@@ -180,10 +180,10 @@ def test_a_constant_that_is_overwritten_is_a_fault(tmp_path: Path) -> None:
     written = [state[MemoryPlan].dram0["x"]]
     verify(operations, ARCH, written, consts)
     number = next(number for number, move in enumerate(operations)
-                  if isinstance(move, lir.DataMove) and move.far.space is Space.DRAM1 and not move.to_local)
+                  if isinstance(move, lir.DataMove) and move.far.memory == DRAM1 and not move.to_local)
     move = operations[number]
     assert isinstance(move, lir.DataMove)
-    operations[number] = move._replace(far=Address(Space.DRAM1, consts - 1))
+    operations[number] = move._replace(far=Address(DRAM1, consts - 1))
     with pytest.raises(Fault, match="overwrites a constant"):
         verify(operations, ARCH, written, consts)
 
@@ -191,7 +191,7 @@ def test_a_constant_that_is_overwritten_is_a_fault(tmp_path: Path) -> None:
 def test_tiles_that_nothing_wrote_are_a_fault(tmp_path: Path) -> None:
     state = compiled(tmp_path)
     operations = [move for move in state[Schedule].operations
-                  if not (isinstance(move, lir.DataMove) and move.far.space is Space.DRAM1 and not move.to_local)]
+                  if not (isinstance(move, lir.DataMove) and move.far.memory == DRAM1 and not move.to_local)]
     with pytest.raises(Fault, match="reads a vector that nothing wrote"):
         verify(operations, ARCH, [state[MemoryPlan].dram0["x"]], len(state[Consts].vectors))
 

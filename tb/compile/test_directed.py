@@ -10,7 +10,7 @@ import pytest
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.hir import Layers
-from weft.compiler.lir import DataMove, Simd, SimdLoop, Space
+from weft.compiler.lir import DRAM0, DRAM1, DataMove, Simd, SimdLoop
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.passes.nest_pools import nest_pools
 from weft.compiler.pipeline import compile_model
@@ -193,8 +193,8 @@ def test_short_pieces_of_weights_from_dram0_are_the_ones_of_dram1(
     loads = [move for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local]
     copy = state[MemoryPlan].copy
     assert copy is not None
-    found = {move.size for move in loads if move.far.space is Space.DRAM0 and move.far.offset >= copy.base}
-    assert sizes <= found and any(move.far.space is Space.DRAM1 for move in loads)
+    found = {move.size for move in loads if move.far.memory == DRAM0 and move.far.offset >= copy.base}
+    assert sizes <= found and any(move.far.memory == DRAM1 for move in loads)
     alone = on_golden(path, arch.replace(dram0_depth=copy.base), samples)
     assert np.array_equal(on_golden(path, arch, samples), alone)
 

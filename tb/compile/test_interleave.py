@@ -10,7 +10,7 @@ import pytest
 from weft.compiler import lir
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.lir_machine import run_lir
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.products import Products, Step
 from weft.compiler.request import Request
@@ -26,7 +26,7 @@ from weft.tmodel.manifest import TModel
 
 ARCH = BASE.replace(array_size=2, dram0_depth=32, dram1_depth=32, local_depth=24, accumulator_depth=16,
                     lut_count=1, lut_depth=4, simd_registers_depth=2)
-DEPTHS = {Space.DRAM0: 32, Space.DRAM1: 32, Space.LOCAL: 24, Space.ACCUMULATORS: 16}
+DEPTHS = {DRAM0: 32, DRAM1: 32, LOCAL: 24, ACCUMULATORS: 16}
 ENTER, BOTH = lir.Settings.of(input_shift=3), lir.Settings.of(input_shift=2, output_shift=2)
 MOVED = {False: lir.Settings.of(input_shift=2), True: lir.Settings.of(output_shift=2)}
 """By whether vectors go to local memory."""
@@ -41,8 +41,8 @@ class LirMaker:
     def below(self, end: int) -> int:
         return int(self.random.integers(end))
 
-    def address(self, space: Space, last: int) -> Address:
-        return Address(space, self.below(DEPTHS[space] - last))
+    def address(self, memory: str, last: int) -> Address:
+        return Address(memory, self.below(DEPTHS[memory] - last))
 
     def walk(self) -> tuple[int, int, int, int]:
         """Size, stride, rows, pitch: at most 12 vectors from first to last."""
@@ -52,24 +52,24 @@ class LirMaker:
     def mat_mul(self) -> list[lir.Operation]:
         size, stride, rows, pitch = self.walk()
         last = (size - 1) * stride + (rows - 1) * pitch
-        local = None if self.below(5) == 0 else self.address(Space.LOCAL, last)
-        return [lir.MatMul(local, self.address(Space.ACCUMULATORS, last), size, ENTER, bool(self.below(2)), stride,
+        local = None if self.below(5) == 0 else self.address(LOCAL, last)
+        return [lir.MatMul(local, self.address(ACCUMULATORS, last), size, ENTER, bool(self.below(2)), stride,
                            stride, rows, pitch, pitch)]
 
     def load_weight(self) -> list[lir.Operation]:
-        return [lir.LoadWeight(self.address(Space.LOCAL, 2), 1 + self.below(3), bool(self.below(2)))]
+        return [lir.LoadWeight(self.address(LOCAL, 2), 1 + self.below(3), bool(self.below(2)))]
 
     def data_move(self) -> list[lir.Operation]:
         size, stride, rows, pitch = self.walk()
         last = (size - 1) * stride + (rows - 1) * pitch
-        far = (Space.DRAM0, Space.DRAM1, Space.ACCUMULATORS)[self.below(3)]
-        inside, to_local, extra = far is Space.ACCUMULATORS, bool(self.below(2)), bool(self.below(2))
-        return [lir.DataMove(to_local, self.address(Space.LOCAL, last), self.address(far, last), size,
+        far = (DRAM0, DRAM1, ACCUMULATORS)[self.below(3)]
+        inside, to_local, extra = far is ACCUMULATORS, bool(self.below(2)), bool(self.below(2))
+        return [lir.DataMove(to_local, self.address(LOCAL, last), self.address(far, last), size,
                              MOVED[to_local] if inside else lir.NO_SETTINGS, inside and extra and not to_local,
                              inside and extra and to_local, stride, stride, rows, pitch, pitch)]
 
     def simd(self, count: int = 1) -> lir.Operation:
-        read, write = (None if self.below(4) == 0 else self.address(Space.ACCUMULATORS, 2 * count) for _ in range(2))
+        read, write = (None if self.below(4) == 0 else self.address(ACCUMULATORS, 2 * count) for _ in range(2))
         opcode = (SimdOpcode.MOVE, SimdOpcode.ADD, SimdOpcode.MAX, SimdOpcode.LOOKUP)[self.below(4)]
         destination = self.below(2 if opcode is SimdOpcode.LOOKUP else 3)
         return lir.Simd(opcode, self.below(3), self.below(3), destination, BOTH, read, write, 1 + self.below(2), 1)
@@ -79,7 +79,7 @@ class LirMaker:
         return [lir.SimdLoop(iterations, body, BOTH), *(self.simd(iterations) for _ in range(body))]
 
     def load_lut(self) -> list[lir.Operation]:
-        return [lir.LoadLut(self.address(Space.LOCAL, 4), self.below(2), 4)]
+        return [lir.LoadLut(self.address(LOCAL, 4), self.below(2), 4)]
 
     def program(self, length: int) -> list[lir.Operation]:
         kinds = [self.mat_mul, self.load_weight, self.data_move, lambda: [self.simd()], self.loop, self.load_lut]
@@ -110,10 +110,10 @@ def test_random_programs_mean_the_same(seed: int) -> None:
 
 def test_loads_do_not_pass_the_scales_that_lie_there() -> None:
     """On an INT8 machine: what LoadScale has not read yet is not overwritten, and moves out keep their scales."""
-    local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
+    local, accumulators = Address(LOCAL, 0), Address(ACCUMULATORS, 0)
     arch = ARCH.replace(data_type="INT8", accumulator_width=None)
-    fill = lir.DataMove(True, local, Address(Space.DRAM1, 0), 7)
-    leave = lir.DataMove(True, Address(Space.LOCAL, 8), accumulators, 2,
+    fill = lir.DataMove(True, local, Address(DRAM1, 0), 7)
+    leave = lir.DataMove(True, Address(LOCAL, 8), accumulators, 2,
                          lir.Settings.of(output_shift=1, output_zero_point=0))
     order = interleave([fill, lir.LoadScale(local), leave, fill, lir.LoadScale(local), leave], arch)
     assert list(order) == [0, 1, 2, 3, 4, 5] or list(order) == [0, 1, 3, 2, 4, 5]
@@ -121,16 +121,16 @@ def test_loads_do_not_pass_the_scales_that_lie_there() -> None:
 
 def test_loads_pass_the_work_that_they_do_not_need() -> None:
     """A load of the next weights begins while the array is at work, and is placed there."""
-    local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
+    local, accumulators = Address(LOCAL, 0), Address(ACCUMULATORS, 0)
     first: list[lir.Operation] = [
         lir.LoadWeight(local, 2), lir.MatMul(local, accumulators, 8, ENTER), lir.MatMul(local, accumulators, 8, ENTER)]
-    load = lir.DataMove(True, Address(Space.LOCAL, 16), Address(Space.DRAM1, 0), 2)
+    load = lir.DataMove(True, Address(LOCAL, 16), Address(DRAM1, 0), 2)
     order = interleave([*first, load, lir.LoadWeight(load.local, 2)], ARCH)
     assert list(order) == [0, 3, 1, 2, 4]
 
 
 def test_what_the_simd_unit_makes_is_fetched_when_it_is_there() -> None:
-    local, accumulators = Address(Space.LOCAL, 0), Address(Space.ACCUMULATORS, 0)
+    local, accumulators = Address(LOCAL, 0), Address(ACCUMULATORS, 0)
     loop: list[lir.Operation] = [
         lir.SimdLoop(12, 1, BOTH), lir.Simd(SimdOpcode.MOVE, 0, 0, 0, BOTH, accumulators, accumulators)]
     load, begin, leave = start_cycles([*loop, lir.DataMove(True, local, accumulators, 12, MOVED[True])], ARCH)

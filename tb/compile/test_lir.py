@@ -11,7 +11,7 @@ import pytest
 from weft.compiler import lir
 from weft.compiler.backend.encode import MachineCode, assemble, encode
 from weft.compiler.errors import CompileError, Fault
-from weft.compiler.lir import Address, Space
+from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.lir_verifier import verify
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.products import Products
@@ -22,7 +22,7 @@ from weft.hw.contract.isa import Isa
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
 Kind = TypeVar("Kind", bound=lir.Operation)
-LOCAL, ACCUMULATORS, DRAM0 = Space.LOCAL, Space.ACCUMULATORS, Space.DRAM0
+LOCAL, ACCUMULATORS, DRAM0 = LOCAL, ACCUMULATORS, DRAM0
 
 
 ARCH = BASE.replace(lut_count=2, simd_registers_depth=3)
@@ -58,7 +58,7 @@ def test_operations_are_frozen() -> None:
         operation.size = 3
 
 
-@pytest.mark.parametrize("line", ["Nothing size=1", "LoadWeight local=local[0]", "LoadWeight local=where[0] size=1",
+@pytest.mark.parametrize("line", ["Nothing size=1", "LoadWeight local=local[0]",
                                   "LoadWeight local=local[0] size=1 color=3"])
 def test_lines_that_are_no_lir(line: str) -> None:
     with pytest.raises(CompileError, match="line of LIR"):
@@ -89,8 +89,8 @@ def anything(operation: lir.Operation) -> bool:
 
 
 MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
-    "input never loaded": (removed(lir.DataMove, lambda move: move.far.space is DRAM0), "nothing wrote"),
-    "weights never loaded": (removed(lir.DataMove, lambda move: move.far.space is Space.DRAM1), "nothing wrote"),
+    "input never loaded": (removed(lir.DataMove, lambda move: move.far.memory == DRAM0), "nothing wrote"),
+    "weights never loaded": (removed(lir.DataMove, lambda move: move.far.memory == DRAM1), "nothing wrote"),
     "first MatMul lost": (removed(lir.MatMul, lambda mat_mul: not mat_mul.accumulate), "nothing wrote"),
     "first MatMul accumulates": (replaced(lir.MatMul, lambda mat_mul: not mat_mul.accumulate, accumulate=True),
                                  "nothing wrote"),
@@ -98,15 +98,16 @@ MISTAKES: dict[str, tuple[Callable[[list[lir.Operation]], None], str]] = {
     "beyond the accumulators": (
         replaced(lir.MatMul, anything, accumulator=Address(ACCUMULATORS, ARCH.accumulator_depth)), "beyond"),
     "beyond the constants": (
-        replaced(lir.DataMove, lambda move: move.far.space is Space.DRAM1, far=Address(Space.DRAM1, 10_000)),
+        replaced(lir.DataMove, lambda move: move.far.memory == DRAM1, far=Address(DRAM1, 10_000)),
         "nothing wrote"),
     "rows beyond local memory": (replaced(lir.MatMul, anything, rows=90, local_pitch=90), "beyond"),
-    "wrong space": (replaced(lir.MatMul, anything, local=Address(DRAM0, 0)), "must be in local"),
-    "settings missing": (replaced(lir.DataMove, lambda move: move.far.space is ACCUMULATORS, settings=lir.NO_SETTINGS),
+    "no memory of the machine": (replaced(lir.LoadWeight, anything, local=Address("where", 0)), "must be in local"),
+    "wrong memory": (replaced(lir.MatMul, anything, local=Address(DRAM0, 0)), "must be in local"),
+    "settings missing": (replaced(lir.DataMove, lambda move: move.far.memory == ACCUMULATORS, settings=lir.NO_SETTINGS),
                          "sets nothing; what is moved (in|out) sets"),
-    "settings too many": (replaced(lir.DataMove, lambda move: move.far.space is DRAM0,
+    "settings too many": (replaced(lir.DataMove, lambda move: move.far.memory == DRAM0,
                                    settings=lir.Settings.of(output_shift=3)), "sets OUTPUT_SHIFT; .* sets nothing"),
-    "relu on the way in": (replaced(lir.DataMove, lambda move: move.far.space is DRAM0, relu=True), "relu goes"),
+    "relu on the way in": (replaced(lir.DataMove, lambda move: move.far.memory == DRAM0, relu=True), "relu goes"),
     "loop cut short": (removed(lir.Simd, lambda entry: entry.write is not None), "cut short"),
     "loop too long": (replaced(lir.SimdLoop, anything, body=ARCH.simd_loop_depth + 1), "a body of"),
     "register never written": (removed(lir.Simd, lambda entry: entry.opcode.name == "MOVE"), "nothing wrote"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weft.compiler.backend.encode import encode
-from weft.compiler.lir import Address, DataMove, Settings, Simd, SimdLoop, Space
+from weft.compiler.lir import ACCUMULATORS, DRAM0, LOCAL, Address, DataMove, Settings, Simd, SimdLoop
 from weft.compiler.scheduler.simd import _repeat
 from weft.compiler.tiling.spans import Axis, PairedWalk, spans
 from weft.golden.machine import Machine
@@ -80,7 +80,7 @@ def moved(move: DataMove, arch: Arch) -> list[int]:
 
 def test_rows_of_a_move_have_a_pitch_on_each_side() -> None:
     """Three rows of two, from every seventh vector to every fifth."""
-    found = moved(DataMove(True, Address(Space.LOCAL, 2), Address(Space.DRAM0, 10), 2, rows=3, local_pitch=5,
+    found = moved(DataMove(True, Address(LOCAL, 2), Address(DRAM0, 10), 2, rows=3, local_pitch=5,
                            far_pitch=7), BASE.replace(local_depth=16))
     expected = [0] * 16
     expected[2:4], expected[7:9], expected[12:14] = [10, 11], [17, 18], [24, 25]
@@ -91,7 +91,7 @@ def test_rows_of_a_move_have_a_pitch_on_each_side() -> None:
 def test_a_body_written_out_reads_and_writes_what_its_loop_does(depth: int) -> None:
     """A held address stays, others go on by their stride."""
     def at(offset: int) -> Address:
-        return Address(Space.ACCUMULATORS, offset)
+        return Address(ACCUMULATORS, offset)
 
     way = Settings.of(input_shift=4, output_shift=4)
     body = [Simd(SimdOpcode.MOVE, 0, 0, 1, way, at(5), read_stride=2),

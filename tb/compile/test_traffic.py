@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft.compiler import lir
-from weft.compiler.lir import Space
+from weft.compiler.lir import DRAM0, DRAM1
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.products import Products
 from weft.compiler.quantize.numbers import Numbers
@@ -41,9 +41,9 @@ def moved(state: Products, tiling: Tiling) -> Counter[str]:
                            layout.homes, {}, Pools(Pool(ARCH.local_depth), Pool(ARCH.accumulator_depth)), None)
     found: Counter[str] = Counter()
     for operation in emitter.operations():
-        if isinstance(operation, lir.DataMove) and operation.to_local and operation.far.space in (
-                Space.DRAM0, Space.DRAM1):
-            found["read" if operation.far.space is Space.DRAM0 else "consts"] += operation.size * operation.rows
+        if isinstance(operation, lir.DataMove) and operation.to_local and operation.far.memory in (
+                DRAM0, DRAM1):
+            found["read" if operation.far.memory == DRAM0 else "consts"] += operation.size * operation.rows
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.compiler.lir import Address, DataMove, Space
+from weft.compiler.lir import DRAM0, DRAM1, Address, DataMove
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
@@ -44,8 +44,8 @@ def weights_read(state: Products) -> tuple[int, int]:
     """Vectors of weights through DRAM0 and DRAM1."""
     copy = state[MemoryPlan].copy
     moves = [move for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local]
-    dram0 = [move.size for move in moves if move.far.space is Space.DRAM0 and copy and move.far.offset >= copy.base]
-    return sum(dram0), sum(move.size for move in moves if move.far.space is Space.DRAM1)
+    dram0 = [move.size for move in moves if move.far.memory == DRAM0 and copy and move.far.offset >= copy.base]
+    return sum(dram0), sum(move.size for move in moves if move.far.memory == DRAM1)
 
 
 def test_a_dense_network_reads_both(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_step_takes_its_weights_from_both(tmp_path: Path) -> None:
     assert copy is not None
     largest = max(plan.need.weights for plan in state[MemoryPlan].plans)
     loads = [move.size for move in state[Schedule].operations if isinstance(move, DataMove) and move.to_local
-             and (move.far.space is Space.DRAM1 or move.far.offset >= copy.base)]
+             and (move.far.memory == DRAM1 or move.far.offset >= copy.base)]
     assert max(loads) <= LOAD_VECTORS < largest
     alone, _ = compiled(path, samples, dram0_depth=1000)
     assert max(move.size for move in alone[Schedule].operations if isinstance(move, DataMove)) > LOAD_VECTORS
@@ -95,9 +95,9 @@ def test_not_where_the_array_takes_longer_or_dram0_is_full(tmp_path: Path) -> No
 
 
 def test_the_port_that_moved_less() -> None:
-    source = WeightSource(100, Counter({Space.DRAM0: 20}))
+    source = WeightSource(100, Counter({DRAM0: 20}))
     spaces = [source.address(far, 10) for far in (0, 10, 20, 30, 40)]
-    assert spaces == [Address(Space.DRAM1, 0), Address(Space.DRAM1, 10), Address(Space.DRAM1, 20),
-                      Address(Space.DRAM0, 130), Address(Space.DRAM1, 40)]
+    assert spaces == [Address(DRAM1, 0), Address(DRAM1, 10), Address(DRAM1, 20),
+                      Address(DRAM0, 130), Address(DRAM1, 40)]
     alone = WeightSource(None)
-    assert [alone.address(far, 10).space for far in (0, 10)] == [Space.DRAM1] * 2
+    assert [alone.address(far, 10).memory for far in (0, 10)] == [DRAM1] * 2

@@ -10,8 +10,9 @@ from amaranth.lib import data
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.units import UNIT_NAMES, blamed_depth, depths, dram_units, unit_names
 from weft.hw.control.interlock import Interlock, queued_together, window_of
-from weft.hw.control.issue import fill_operation, fill_queued, issue_layout, queued_layout
+from weft.hw.control.issue import fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import range_layout, range_of, watched_by
+from weft.hw.parts.operation_table import fill_operation
 from weft.tb.bench.hazards import SHARED, Touch, conflicts, waits_for
 from weft.tb.bench.issue_model import operation_layouts
 from weft.tb.formal.fifos import Mark
@@ -235,7 +236,7 @@ def operations(unit: str, arch: Arch) -> Any:
         mark = Mark(harness, queue.push, queue.taken, harness.past(issued, "issued"), queue.level)
         expected, row = Signal(port.payload.shape(), name="expected"), Signal(8, name="row")
         m.d.comb += [
-            kept.as_value().eq(mark.value), *fill_operation(unit, expected, kept),
+            kept.as_value().eq(mark.value), *fill_operation(ARCH, unit, expected, kept),
             *([expected.window.eq(window_of(unit, expected, machine.block.windows))]
               if unit.startswith("dram") else []),
             row.eq(sum(depths(ARCH, name).queue for name in names[:names.index(unit)]) + queue.at(mark.ahead)),

@@ -14,7 +14,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY, LOCAL_READ_LATENCY, READ_STREAM_SPARE
 from weft.hw.memory.scaled_move_out import ScaledMoveOutUnit
 from weft.hw.memory.scaler import CLIPPED, PRODUCT, SATURATED, Scaler
-from weft.hw.parts.operations import move_out_layout
+from weft.hw.parts.operation_table import operation_layout
 from weft.hw.parts.walker import Walker
 from weft.tb.bench.apart import Apart
 from weft.tb.formal.archs import BYTES
@@ -140,7 +140,7 @@ class Moving:
         m, request, write = harness.m, block.accumulator_read.request, block.local_write.request
         in_memory = Cat(harness.under_way["accumulator_read_request"], inside("scaled"))
         read_stream_counts(harness, inside, "rows.", in_memory)
-        walked = Walker.walked(move_out_layout(arch), ("accumulator", "local"))
+        walked = Walker.walked(operation_layout(arch, "move_out"), ("accumulator", "local"))
         walks, at = inside("walker.o__valid"), data.View(walked, inside("walker.at"))
         waiting, moving = inside("written.o__valid"), inside("moving")
         asked, written = request.valid & request.ready, write.valid & write.ready

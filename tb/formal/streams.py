@@ -26,7 +26,7 @@ from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.memory.requantizer import Requantizer
 from weft.hw.parts.gearbox import Gearbox
-from weft.hw.parts.operations import move_out_layout
+from weft.hw.parts.operation_table import operation_layout
 from weft.hw.parts.ports import local_read_port
 from weft.hw.parts.slices import PingPong, RegisterSlice
 from weft.hw.parts.walker import Walker
@@ -109,8 +109,8 @@ TAG = data.StructLayout({"a": 1})
 WIDE_AND_TAG = data.StructLayout({"wide": 1, "tag": 1})
 
 PROOFS = [
-    rules("walker", "addresses of a Walker", lambda: Walker(move_out_layout(SMALL), ("accumulator", "local")),
-          {"o__valid": toggles}),
+    rules("walker", "addresses of a Walker",
+          lambda: Walker(operation_layout(SMALL, "move_out"), ("accumulator", "local")), {"o__valid": toggles}),
     rules("register_slice", "payloads of a RegisterSlice", lambda: RegisterSlice(3), {"o__valid": toggles}),
     rules("ping_pong", "payloads of a PingPong", lambda: PingPong(WIDE_AND_TAG, ("tag",)), {"o__valid": toggles},
           invariants=pointers_tell),

@@ -14,7 +14,8 @@ from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, ROWS_AHEAD
 from weft.hw.contract.units import depths
-from weft.hw.parts.operations import load_weight_layout, mat_mul_layout, turns_layout
+from weft.hw.parts.operation_table import operation_layout
+from weft.hw.parts.operations import turns_layout
 from weft.hw.parts.ports import local_read_port
 from weft.hw.parts.walker import Walker
 from weft.tb.formal.archs import SMALL
@@ -30,8 +31,8 @@ class Pair(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "load": In(stream.Signature(load_weight_layout(arch))),
-            "mat_mul": In(stream.Signature(mat_mul_layout(arch))),
+            "load": In(stream.Signature(operation_layout(arch, "load_weight"))),
+            "mat_mul": In(stream.Signature(operation_layout(arch, "mat_mul"))),
             "load_read": Out(local_read_port(arch)), "mat_mul_read": Out(local_read_port(arch)),
             **({"lower_read": Out(local_read_port(arch))} if arch.weight_load_rows == 2 else {}),
             "contended": In(1), "loads": Out(1), "swaps": Out(1),
@@ -83,13 +84,13 @@ class Waiting:
 
 def load_at_work(inside: Inside) -> tuple[Value, Any]:
     """Whether LoadWeight of one row a cycle works on an operation, and which."""
-    layout = Walker.walked(load_weight_layout(SMALL), ("local",))
+    layout = Walker.walked(operation_layout(SMALL, "load_weight"), ("local",))
     return inside("load_weight.walker.o__valid"), data.View(layout, inside("load_weight.walker.at")).operation
 
 
 def swap_at_work(inside: Inside) -> tuple[Value, Any]:
     """Whether MatMul works on an operation whose weights are not taken over yet, and which."""
-    operation = data.StructLayout({**mat_mul_layout(SMALL).members, "enters": 1})
+    operation = data.StructLayout({**operation_layout(SMALL, "mat_mul").members, "enters": 1})
     at = data.View(Walker.walked(operation, ("local", "accumulator")), inside("mat_mul.walker.at"))
     return inside("mat_mul.walker.o__valid") & at.first & at.operation.swap, at.operation
 

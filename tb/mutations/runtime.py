@@ -6,7 +6,7 @@ PORTS = "tb/unit/runtime/test_ports.py"
 SCHEMA = "tb/unit/runtime/test_schema.py"
 MODEL_SET = "tb/unit/runtime/test_model_set.py"
 RUNNABLE = "tb/unit/runtime/test_onnx_runnable.py"
-STRICT = "tb/unit/contract/test_strict_json.py"
+STRICT = "tb/unit/support/test_strict_json.py"
 CLI = "tb/unit/project/test_cli.py"
 CLI_ERRORS = "tb/unit/project/test_cli_errors.py"
 

@@ -1,2 +1,1 @@
-"""TensorFlow Lite files: ``schema.py`` reads one, ``operators.py`` names what each operator becomes, ``model.py`` makes
-the ONNX model."""
+"""TensorFlow Lite files: ``schema.py`` reads one, ``operators.py`` converts operators, ``model.py`` makes the model."""

@@ -1,4 +1,4 @@
-"""Operators of one number, or of numbers in the same place."""
+"""Convert operators of one number, or of numbers in the same place."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from weft.compiler.frontend.tflite.operation import Convert, Operation
 from weft.compiler.frontend.tflite.values import REAL_TYPES
 
 SMALLEST_NORM = 1e-6
-"""Of L2_NORMALIZATION: what it divides by at least."""
+"""The least divisor of L2_NORMALIZATION."""
 
 
 def same(op: Operation, onnx: str, rounds: bool = True, **attributes: Any) -> None:
-    """An operator of one tensor whose twin in ONNX does the same."""
+    """Convert an operator of one tensor to the ONNX operator that does the same."""
     layout = op.layout(0)
     op.write(onnx, [op.read(0, layout)], layout, rounds=rounds, **attributes)
 
 
 def of_one(onnx: str, **attributes: Any) -> Convert:
+    """Return the conversion of an operator of one tensor to the ONNX operator that does the same."""
     return partial(same, onnx=onnx, **attributes)
 
 
 def of_several(onnx: str, activation: bool = False) -> Convert:
-    """Operators of tensors that are broadcast against each other."""
+    """Return the conversion of an operator of tensors that broadcast against each other."""
     def convert(op: Operation) -> None:
         layout = op.layout() if len(op.made) == 4 else ""
         names = [op.operand(index, layout) for index in range(len(op.operator.inputs))]
@@ -37,7 +38,7 @@ def of_several(onnx: str, activation: bool = False) -> Convert:
 
 
 def limited(*limits: float) -> Convert:
-    """Clip, whose limits ONNX takes as inputs."""
+    """Return the conversion to Clip, whose limits ONNX takes as inputs."""
     def convert(op: Operation) -> None:
         layout = op.layout(0)
         op.write("Clip", [op.read(0, layout), *op.limits(limits)], layout)
@@ -46,32 +47,37 @@ def limited(*limits: float) -> Convert:
 
 
 def leaky_relu(op: Operation) -> None:
+    """Convert LEAKY_RELU."""
     same(op, "LeakyRelu", alpha=float(op.option("Alpha")))
 
 
 def gelu(op: Operation) -> None:
+    """Convert GELU."""
     same(op, "Gelu", approximate="tanh" if op.option("Approximate") else "none")
 
 
 def rsqrt(op: Operation) -> None:
+    """Convert RSQRT, 1 / sqrt(x)."""
     layout = op.layout(0)
     op.write("Reciprocal", [op.emit("Sqrt", [op.read(0, layout)])], layout)
 
 
 def square(op: Operation) -> None:
+    """Convert SQUARE."""
     layout = op.layout(0)
     source = op.read(0, layout)
     op.write("Mul", [source, source], layout)
 
 
 def squared_difference(op: Operation) -> None:
+    """Convert SQUARED_DIFFERENCE."""
     layout = op.layout() if len(op.made) == 4 else ""
     difference = op.emit("Sub", [op.operand(0, layout), op.operand(1, layout)])
     op.write("Mul", [difference, difference], layout)
 
 
 def softmax(op: Operation, onnx: str = "Softmax") -> None:
-    """Over the last axis; the input times beta first."""
+    """Convert SOFTMAX or LOG_SOFTMAX, over the last axis; the input is multiplied by beta first."""
     layout = op.layout(0)
     source, rank = op.read(0, layout), len(op.shape(0))
     beta = float(op.option("Beta", 1.0)) if onnx == "Softmax" else 1.0
@@ -81,7 +87,7 @@ def softmax(op: Operation, onnx: str = "Softmax") -> None:
 
 
 def l2_normalization(op: Operation) -> None:
-    """A tensor by its length along the last axis."""
+    """Convert L2_NORMALIZATION: a tensor divided by its length along the last axis."""
     layout = op.layout(0)
     source, axis = op.read(0, layout), op.place(op.axis(-1, len(op.shape(0))), layout)
     norm = op.emit("ReduceL2", [source, op.constant(np.array([axis], np.int64), "axis")], keepdims=1)
@@ -90,6 +96,7 @@ def l2_normalization(op: Operation) -> None:
 
 
 def local_response_normalization(op: Operation) -> None:
+    """Convert LOCAL_RESPONSE_NORMALIZATION."""
     layout = op.layout(0)
     if len(op.shape(0)) == 4:
         layout = "/planes"
@@ -100,12 +107,12 @@ def local_response_normalization(op: Operation) -> None:
 
 
 def quantize(op: Operation) -> None:
-    """Real numbers or bytes -> bytes of another scale."""
+    """Convert QUANTIZE: real numbers or bytes become bytes of another scale."""
     same(op, "Identity")
 
 
 def dequantize(op: Operation) -> None:
-    """Bytes, or real numbers of half precision -> real numbers."""
+    """Convert DEQUANTIZE: bytes, or real numbers of half precision, become real numbers."""
     value = op.input(0).constant
     if value is not None:
         op.writer.know(op.operator.outputs[0], value.astype(np.float32))
@@ -114,11 +121,12 @@ def dequantize(op: Operation) -> None:
 
 
 def densify(op: Operation) -> None:
-    """Sparse weights, which are dense since the file was read."""
+    """Convert DENSIFY: sparse weights, which became dense when the file was read."""
     op.writer.know(op.operator.outputs[0], op.numbers(0))
 
 
 def cast(op: Operation) -> None:
+    """Convert CAST."""
     kind = op.outputs[0].tensor.type
     if kind not in TYPES.values():
         raise op.refusal("type", kind, "a type of numbers")
@@ -126,7 +134,7 @@ def cast(op: Operation) -> None:
 
 
 def floor_div(op: Operation) -> None:
-    """Of whole numbers too, where ONNX would cut off towards 0."""
+    """Convert FLOOR_DIV, also of whole numbers, where ONNX's Div would round towards 0."""
     layout = op.layout() if len(op.made) == 4 else ""
     names = [op.operand(index, layout) for index in range(2)]
     if op.outputs[0].tensor.type in REAL_TYPES:
@@ -137,13 +145,13 @@ def floor_div(op: Operation) -> None:
 
 
 def fake_quant(op: Operation) -> None:
-    """What training leaves behind: limits, whose rounding is left to the machine."""
+    """Convert FAKE_QUANT, which training leaves behind: only its limits; the machine rounds."""
     layout = op.layout(0)
     op.write("Clip", [op.read(0, layout), *op.limits([op.option("Min"), op.option("Max")])], layout)
 
 
 def select(op: Operation) -> None:
-    """Where; a choice of one axis goes with the first axis of the others."""
+    """Convert SELECT; a condition of one axis applies to the first axis of the others."""
     layout = op.layout() if len(op.made) == 4 else ""
     names: Sequence[str] = [op.operand(index, layout) for index in range(3)]
     if op.operator.code == "SELECT" and len(op.shape(0)) == 1 < len(op.made):

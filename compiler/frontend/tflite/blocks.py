@@ -1,4 +1,4 @@
-"""Blocks of pixels that become channels or batches, and back."""
+"""Convert operators that move blocks of pixels into channels or batches, and back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.compiler.frontend.tflite.values import PLANES
 
 
 def of_channels(onnx: str) -> Convert:
-    """DEPTH_TO_SPACE and SPACE_TO_DEPTH, whose channels lie as ONNX's do."""
+    """Return the conversion of DEPTH_TO_SPACE or SPACE_TO_DEPTH, whose channels lie as ONNX's do."""
     def convert(op: Operation) -> None:
         op.write(onnx, [op.read(0, PLANES)], PLANES, rounds=False, blocksize=op.option("BlockSize"))
 
@@ -28,7 +28,9 @@ def _arguments(op: Operation) -> tuple[list[int], np.ndarray]:
 
 
 def space_to_batch_nd(op: Operation) -> None:
-    """[batch, height, width, ...] -> [block x batch, height / block, width / block, ...], padded first."""
+    """Convert SPACE_TO_BATCH_ND.
+
+    [batch, height, width, ...] becomes [block x batch, height / block, width / block, ...], padded first."""
     block, pads = _arguments(op)
     batch, *sizes = op.shape(0)
     count, others = len(block), sizes[len(block):]
@@ -45,7 +47,7 @@ def space_to_batch_nd(op: Operation) -> None:
 
 
 def batch_to_space_nd(op: Operation) -> None:
-    """The way back, cropped at the end."""
+    """Convert BATCH_TO_SPACE_ND, the inverse of SPACE_TO_BATCH_ND, cropped at the end."""
     block, crops = _arguments(op)
     batch, *sizes = op.shape(0)
     count, others = len(block), sizes[len(block):]

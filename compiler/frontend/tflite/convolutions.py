@@ -1,4 +1,4 @@
-"""Convolutions and products of matrices."""
+"""Convert convolutions and matrix products."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.compiler.frontend.tflite.schema import Damaged
 from weft.compiler.frontend.tflite.values import PLANES
 
 HEIGHT, WIDTH = 1, 2
-"""Axes of an image with channels last."""
+"""The axes of an image with channels last."""
 
 Padding = tflite.Padding
 CUSTOM_PADDING = {1: Padding.SAME, 2: Padding.VALID}
@@ -22,8 +22,9 @@ CUSTOM_PADDING = {1: Padding.SAME, 2: Padding.VALID}
 
 def window_pads(op: Operation, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
                 image: Sequence[int], padding: int) -> list[int]:
-    """Return pads (top, left, bottom, right) of a window over ``image`` (height, width): none for VALID, else as many
-    as give an output for every stride, the odd one behind."""
+    """Return pads (top, left, bottom, right) of a window over ``image`` (height, width).
+
+    They are 0 for VALID, else such that there is an output for every stride; an odd pixel comes after the image."""
     if padding not in (Padding.SAME, Padding.VALID):
         raise op.refusal("padding", f"number {padding}", "SAME, VALID")
     if min(*kernel, *strides, *dilations) < 1:
@@ -37,11 +38,12 @@ def window_pads(op: Operation, kernel: Sequence[int], strides: Sequence[int], di
 
 
 def strides_of(op: Operation) -> tuple[int, int]:
+    """Return the strides (height, width) in an operator's options."""
     return op.option("StrideH", 1), op.option("StrideW", 1)
 
 
 def _bias(op: Operation, index: int, source: int = 0) -> list[str]:
-    """Return the bias where there is one; whole numbers without a scale have that of input times weights."""
+    """Return the bias as a list, empty if there is none; integers without a scale have that of input times weights."""
     if not op.has(index):
         return []
     value = op.input(index)
@@ -53,6 +55,7 @@ def _bias(op: Operation, index: int, source: int = 0) -> list[str]:
 
 
 def _convolution(op: Operation, weights: str, kernel: Sequence[int], group: int) -> None:
+    """Add the Conv of a convolution, once its weights are known."""
     _, height, width, _ = op.shape(0, 4)
     strides = strides_of(op)
     dilations = op.option("DilationHFactor", 1), op.option("DilationWFactor", 1)
@@ -62,7 +65,7 @@ def _convolution(op: Operation, weights: str, kernel: Sequence[int], group: int)
 
 
 def conv_2d(op: Operation) -> None:
-    """The filter is [outputs, height, width, inputs of a group]: as planes what ONNX wants."""
+    """Convert CONV_2D. The filter is [outputs, height, width, inputs of a group]."""
     _, *kernel, inputs = op.shape(1, 4)
     channels = op.shape(0, 4)[-1]
     if not inputs or channels % inputs:
@@ -71,7 +74,7 @@ def conv_2d(op: Operation) -> None:
 
 
 def depthwise_conv_2d(op: Operation) -> None:
-    """The filter is [1, height, width, outputs]."""
+    """Convert DEPTHWISE_CONV_2D. The filter is [1, height, width, outputs]."""
     one, *kernel, outputs = op.shape(1, 4)
     channels = op.shape(0, 4)[-1]
     if one != 1 or not channels or outputs % channels:
@@ -83,7 +86,9 @@ def depthwise_conv_2d(op: Operation) -> None:
 
 
 def _transposed(op: Operation, source: int, bias: int, strides: tuple[int, int], padding: int) -> None:
-    """The filter is [outputs, height, width, inputs]; the pads are those of the convolution that it turns around."""
+    """Add a ConvTranspose. The filter is [outputs, height, width, inputs].
+
+    Pads are those of the convolution that it reverses."""
     _, *kernel, inputs = op.shape(1, 4)
     _, *image, channels = op.shape(source, 4)
     if inputs != channels or len(op.made) != 4:
@@ -101,12 +106,14 @@ def _transposed(op: Operation, source: int, bias: int, strides: tuple[int, int],
 
 
 def transpose_conv(op: Operation) -> None:
-    """Inputs are the output's shape, filter, image, and perhaps a bias."""
+    """Convert TRANSPOSE_CONV. Inputs are the output's shape, filter, image, and perhaps a bias."""
     _transposed(op, 2, 3, strides_of(op), op.option("Padding"))
 
 
 def convolution_2d_transpose_bias(op: Operation) -> None:
-    """MediaPipe's custom operator: inputs are image, filter, bias; options are padding, width and height of strides."""
+    """Convert MediaPipe's custom operator Convolution2DTransposeBias.
+
+    Inputs are image, filter, bias; options are padding, width and height of strides."""
     options = op.operator.custom_options
     if len(options) < 12:
         raise Damaged(f"options of {op.operator.code} of {len(options)} bytes")
@@ -115,7 +122,7 @@ def convolution_2d_transpose_bias(op: Operation) -> None:
 
 
 def fully_connected(op: Operation) -> None:
-    """Weights are [outputs, inputs]; the axes of the image before the last ``inputs`` numbers are rows."""
+    """Convert FULLY_CONNECTED. Weights are [outputs, inputs]; all other axes of the input are rows."""
     outputs, inputs = op.shape(1, 2)
     if op.option("WeightsFormat"):
         raise op.refusal("weights", "in the shuffled format", "in the default format")
@@ -127,6 +134,7 @@ def fully_connected(op: Operation) -> None:
 
 
 def batch_matmul(op: Operation) -> None:
+    """Convert BATCH_MATMUL."""
     names = []
     for index, adjoint in enumerate((op.option("AdjX"), op.option("AdjY"))):
         rank = len(op.shape(index))

@@ -1,4 +1,4 @@
-"""A TensorFlow Lite file -> ONNX model: which operators are needed, each converted by its row in ``operators.py``."""
+"""Convert a TensorFlow Lite file to an ONNX model; the needed operators are converted by ``operators.py``."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ ASSIGN, CALL_ONCE, READ = "ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE"
 
 def to_model(content: bytes, name: str, outputs: Sequence[str] = (),
              shapes: Sizes = NO_SHAPES) -> onnx.ModelProto:
-    """Return the network up to the tensors ``outputs``, by default the file's own and all states. ``shapes``: what is
-    told of inputs whose sizes the file leaves open.
+    """Return the network up to the tensors ``outputs``, by default the file's own and all states.
 
-    Raises Damaged, and WeftError for operators that are not read, and unknown outputs.
-    """
+    ``shapes``: sizes of inputs that the file leaves open. Raise Damaged, and WeftError for unsupported operators and
+    unknown outputs."""
     graphs = read_subgraphs(content)
     writer = Writer(graphs[0])
     return _Network(graphs, writer, tuple(outputs), shapes).model(name)
 
 
 class _Network:
-    """The first of ``graphs``, on its way into the model that ``writer`` collects."""
+    """The first of ``graphs``, while it is converted into the model that ``writer`` collects."""
 
     def __init__(self, graphs: Sequence[Subgraph], writer: Writer, outputs: tuple[str, ...],
                  shapes: Sizes) -> None:
@@ -47,6 +46,7 @@ class _Network:
                 raise unknown_output(output, self.ends, list(self.numbers))
 
     def model(self, name: str) -> onnx.ModelProto:
+        """Return the ONNX model."""
         targets = [self.numbers[output] for output in self.chosen if output in self.numbers] if self.chosen else list(
             self.graph.outputs)
         needed, read = self._needed(targets)
@@ -66,8 +66,9 @@ class _Network:
         return model
 
     def _needed(self, targets: Sequence[int]) -> tuple[set[int], set[int]]:
-        """Return the operators that the targets need, and all tensors that these read. States are targets too, unless
-        outputs were chosen and none of them is a state."""
+        """Return the operators that the targets need, and all tensors that these read.
+
+        States are targets too, unless outputs were chosen and none of them is a state."""
         operators = self.graph.operators
         with_states = not self.chosen or any(output.endswith(NEXT) for output in self.chosen)
         makers: dict[int, int] = {}
@@ -95,6 +96,7 @@ class _Network:
         return needed, read
 
     def _input(self, number: int) -> None:
+        """Add an input. Raise CompileError if its open sizes are not those told."""
         value = self.writer.values[number]
         told = self.shapes.get(value.name, ())
         if value.tensor.opened and (isinstance(told, int) or tuple(told) != value.shape):

@@ -14,18 +14,20 @@ QUANTISE_AGAIN = "quantise the network again with TFLiteConverter"
 CONVERT_AGAIN = "convert the network again with TFLiteConverter"
 BYTES = ("int8", "uint8")
 WORDS = "int16"
-"""Of activations of sixteen bits."""
+"""The type of activations of sixteen bits."""
 
 TYPES = {getattr(tflite.TensorType, name): name.lower() for name in (
     "FLOAT32", "FLOAT16", "FLOAT64", "BFLOAT16", "INT4", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16",
     "UINT32", "UINT64", "BOOL", "STRING", "COMPLEX64", "COMPLEX128", "RESOURCE", "VARIANT")}
-"""The schema's number of a type -> its name, which is numpy's where numpy has it."""
+"""The schema's number of a type -> its name, which is numpy's if numpy has the type."""
 
 UNREADABLE = ("string", "resource", "variant")
 
 
 class Quantization(NamedTuple):
-    """A stored number q means (q - zero) x scale: one of each for the tensor, or one for each entry of ``axis``."""
+    """The meaning of stored numbers: q is (q - zero) x scale.
+
+    There is one scale and zero point for the tensor, or one for each entry of ``axis``."""
 
     scales: np.ndarray
     zeros: np.ndarray
@@ -34,7 +36,7 @@ class Quantization(NamedTuple):
     @classmethod
     def checked(cls, scales: np.ndarray, zeros: np.ndarray, axis: int, name: str,
                 shape: tuple[int, ...]) -> Quantization:
-        """Return the quantisation of the tensor ``name``. Raises CompileError for one that means nothing."""
+        """Return the quantisation of the tensor ``name``. Raise CompileError for one without meaning."""
         bad = scales[~(np.isfinite(scales) & (scales > 0))]
         if bad.size:
             raise refuse(f"scale of tensor {name!r}", float(bad[0]), "finite numbers above 0", QUANTISE_AGAIN)
@@ -54,10 +56,9 @@ class Quantization(NamedTuple):
 
 
 def stored(content: np.ndarray, kind: str, shape: tuple[int, ...] | None, name: str) -> np.ndarray:
-    """Return a buffer's bytes as numbers of the type ``kind``, in ``shape`` or, where it is None, one after another.
+    """Return a buffer's bytes as numbers of the type ``kind``, in ``shape`` or, if it is None, in a row.
 
-    Raises CompileError where they do not fill it, or are no numbers.
-    """
+    Raise CompileError if they do not fill it, or are not numbers."""
     if kind in UNREADABLE or kind.startswith(("type", "complex")):
         raise refuse(f"type of constant {name!r}", kind, "numbers", CONVERT_AGAIN)
     count = None if shape is None else math.prod(shape)
@@ -76,15 +77,16 @@ def stored(content: np.ndarray, kind: str, shape: tuple[int, ...] | None, name: 
 
 
 def _unfilled(name: str, size: int, allowed: str) -> Exception:
+    """Return the error for a constant whose data have another size."""
     return refuse(f"data of constant {name!r}", f"{size} bytes", allowed, CONVERT_AGAIN)
 
 
 def _nibbles(content: np.ndarray) -> np.ndarray:
-    """Two numbers a byte, the lower half first."""
+    """Return the two 4-bit numbers of each byte, the lower half first."""
     both = np.stack([content & 15, content >> 4], 1).ravel().astype(np.int8)
     return np.where(both > 7, both - 16, both).astype(np.int8)
 
 
 def _wide(content: np.ndarray) -> np.ndarray:
-    """bfloat16 as float32, of which it is the upper half."""
+    """Return bfloat16 as float32, whose upper half it is."""
     return (np.frombuffer(content.tobytes(), np.uint16).astype(np.uint32) << 16).view(np.float32)

@@ -1,4 +1,4 @@
-"""What each operator of TensorFlow Lite becomes: one table, operator -> function."""
+"""The table of TensorFlow Lite operators: operator -> the function that converts it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ UNKNOWN: dict[str, str] = {
     "TransformLandmarks": "landmarks moved by a matrix",
     "TransformTensorBilinear": "an image cut out by a matrix",
     "WHILE": "a loop over a subgraph"}
-"""Operators without a function -> what they compute."""
+"""Operators without a conversion -> what they compute."""
 
 
 def convert(op: Operation) -> None:
-    """Add an operator to the model. Raises CompileError for one that the table has not."""
+    """Add an operator to the model. Raise CompileError for one that the table does not have."""
     code = op.operator.code
     if code not in CONVERTERS:
         kind = "custom operator" if op.operator.custom else "operator"

@@ -1,4 +1,4 @@
-"""Recurrent layers; their states are inputs and outputs (``states.py``)."""
+"""Convert recurrent layers; their states are inputs and outputs (``states.py``)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from weft.compiler.frontend.tflite.operation import ACTIVATIONS, Convert, Operat
 from weft.compiler.frontend.tflite.values import Value
 
 GATES = (0, 3, 1, 2)
-"""ONNX's order of the gates (input, output, forget, cell), each as the file's number of it."""
+"""The file's number of each gate in ONNX's order (input, output, forget, cell)."""
 
 TANH = tflite.ActivationFunctionType.TANH
 WEIGHTS, RECURRENCE, PEEPHOLES, BIASES, PROJECTION, STATES, NORMS = 1, 5, 9, 12, 16, (18, 19), 20
-"""Inputs of UNIDIRECTIONAL_SEQUENCE_LSTM, of each group the first; the states are output and cell."""
+"""The first input of each group of UNIDIRECTIONAL_SEQUENCE_LSTM; the states are output and cell."""
 
 
 def unidirectional_sequence_lstm(op: Operation) -> None:
-    """Without peepholes, projection, clipping and normalised gates, which ONNX's LSTM has not."""
+    """Convert UNIDIRECTIONAL_SEQUENCE_LSTM.
+
+    Raise CompileError for peepholes, projection, clipping and normalised gates, which ONNX's LSTM lacks."""
     for what, first, count in (("peepholes", PEEPHOLES, 3), ("a projection", PROJECTION, 2),
                                ("normalised gates", NORMS, 4)):
         if any(op.has(first + number) for number in range(count)):
@@ -36,7 +38,7 @@ def unidirectional_sequence_lstm(op: Operation) -> None:
 
 
 def _gates(op: Operation, first: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the constants of the four gates behind each other."""
+    """Return the constants of the four gates one after the other."""
     found = [op.numbers(first + gate) for gate in GATES]
     if any(each.shape != shape for each in found):
         raise op.refusal("weights", [list(each.shape) for each in found], f"four of {list(shape)}")
@@ -44,7 +46,7 @@ def _gates(op: Operation, first: int, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def unidirectional_sequence_rnn(op: Operation) -> None:
-    """Inputs are sequence, weights, recurrence, bias, state."""
+    """Convert UNIDIRECTIONAL_SEQUENCE_RNN. Inputs are sequence, weights, recurrence, bias, state."""
     units, _ = op.shape(1, 2)
     activation = ACTIVATIONS.get(op.option("FusedActivationFunction", 0), ("", ()))[0]
     if activation not in ("Relu", "Tanh"):
@@ -57,7 +59,7 @@ def unidirectional_sequence_rnn(op: Operation) -> None:
 
 def _recurrent(op: Operation, onnx: str, constants: Sequence[str], states: Sequence[int], units: int,
                **attributes: Sequence[str]) -> None:
-    """Steps first, for ONNX; states get an axis for the direction."""
+    """Add a recurrent node, with steps as the first axis and a direction's axis for states."""
     first, second, _ = op.shape(0, 3)
     steps, batch = (first, second) if op.option("TimeMajor") else (second, first)
     source = op.read(0) if op.option("TimeMajor") else op.emit("Transpose", [op.read(0)], perm=[1, 0, 2])
@@ -74,7 +76,7 @@ def _recurrent(op: Operation, onnx: str, constants: Sequence[str], states: Seque
 
 
 def _state(op: Operation, index: int) -> Value:
-    """Return a state, which nothing makes: an input of the network."""
+    """Return a state; one that no operator makes becomes an input of the network."""
     value = op.input(index)
     if not value.is_made:
         op.writer.input(op.operator.inputs[index])

@@ -1,9 +1,8 @@
-"""Bytes of a ``.tflite`` file -> its subgraphs, tensors and operators, read strictly.
+"""Read the bytes of a ``.tflite`` file strictly, as subgraphs, tensors and operators.
 
 The accessors are those of the package ``tflite``, generated from TensorFlow Lite's schema. They check no offset, so
-every access here goes through :func:`readable`, and all vectors together may have no more entries than the file has
-bytes: tables that stand in for each other cannot make the reader walk a small file for ever. Buffers are no entries.
-"""
+every access here goes through :func:`readable`. All vectors together may have no more entries than the file has bytes.
+So tables that refer to each other cannot make the reader walk a small file for ever. Buffers are no entries."""
 
 from __future__ import annotations
 
@@ -27,11 +26,11 @@ CONVERT_AGAIN = "convert the network again with TFLiteConverter"
 BUILTIN = {number: name for name, number in vars(tflite.BuiltinOperator).items() if isinstance(number, int)}
 OPTIONS = {number: name for name, number in vars(tflite.BuiltinOptions).items() if isinstance(number, int)}
 MOST_ENTRIES = 1 << 24
-"""Of all vectors and names together."""
+"""The most entries of all vectors and names together."""
 
 MOST_TENSORS = 1 << 16
 MOST_SPARSE = 1 << 23
-"""Numbers that a sparse tensor stores, and entries of its indices."""
+"""The most numbers that a sparse tensor stores, and entries of its indices."""
 
 SPARSE_INDICES = {tflite.SparseIndexVector.Int32Vector: tflite.Int32Vector,
                   tflite.SparseIndexVector.Uint16Vector: tflite.Uint16Vector,
@@ -40,7 +39,7 @@ SPARSE_INDICES = {tflite.SparseIndexVector.Int32Vector: tflite.Int32Vector,
 
 @contextlib.contextmanager
 def readable() -> Iterator[None]:
-    """Turn what the accessors raise where an offset leads astray into Damaged."""
+    """Turn errors of the accessors, when an offset leads astray, into Damaged, within a with statement."""
     try:
         yield
     except (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
@@ -48,16 +47,15 @@ def readable() -> Iterator[None]:
 
 
 class Damaged(Exception):
-    """A file that is none of TensorFlow Lite, or whose parts do not fit together; the text says why."""
+    """The error for a file that is not TensorFlow Lite, or whose parts do not fit together; the text says why."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor as the file describes it. ``type`` is numpy's name, or the file's where numpy has none.
+    """A tensor as the file describes it. ``type`` is numpy's name, or the file's if numpy has none.
 
-    ``data`` holds a constant's stored numbers in ``shape``, None for what is computed. ``opened`` says that the file
-    leaves a size other than the batch open. ``variable``: it keeps its numbers from one run to the next.
-    """
+    ``data`` holds a constant's stored numbers in ``shape``, None for computed tensors. ``opened``: the file leaves a
+    size other than the batch open. ``variable``: it keeps its numbers from one run to the next."""
 
     name: str
     shape: tuple[int, ...]
@@ -80,7 +78,7 @@ class Operator:
     custom_options: bytes
 
     def option(self, name: str, default: Any = 0) -> Any:
-        """Return a field of the operator's options, ``default`` where it has none. Raises Damaged."""
+        """Return a field of the operator's options, ``default`` if it has none. Raise Damaged."""
         if self.table is None:
             return default
         with readable():
@@ -89,7 +87,7 @@ class Operator:
 
 @dataclass(frozen=True, eq=False)
 class Subgraph:
-    """Operators in the order in which they run; ``inputs`` and ``outputs`` are numbers of tensors."""
+    """A subgraph: operators in the order in which they run; ``inputs`` and ``outputs`` are numbers of tensors."""
 
     tensors: tuple[Tensor, ...]
     inputs: tuple[int, ...]
@@ -98,7 +96,7 @@ class Subgraph:
 
 
 def read_subgraphs(content: bytes) -> list[Subgraph]:
-    """Return the subgraphs of a file, the network first. Raises Damaged, and WeftError for what is too large."""
+    """Return the subgraphs of a file, the network first. Raise Damaged, and WeftError if it is too large."""
     if content[4:8] != IDENTIFIER:
         raise Damaged(f"it lacks the mark {IDENTIFIER.decode()}")
     with readable():
@@ -106,13 +104,15 @@ def read_subgraphs(content: bytes) -> list[Subgraph]:
 
 
 class _Unknown:
-    """Options that no schema of ours has: whoever asks for a field is told that the file is damaged."""
+    """Options that our schema does not have; reading a field raises Damaged."""
 
     def Init(self, content: bytes, place: int) -> None:  # noqa: N802  # as the generated tables call it
-        """Take no note of where they lie."""
+        """Ignore where the options lie."""
 
 
 class _Reader:
+    """The reader of a file, which counts what it has read."""
+
     def __init__(self, content: bytes) -> None:
         self.content = content
         self.left = min(len(content), MOST_ENTRIES)
@@ -120,6 +120,7 @@ class _Reader:
         self.model = tflite.Model.GetRootAs(content)
 
     def subgraphs(self) -> list[Subgraph]:
+        """Return all subgraphs."""
         count = self._count(self.model.SubgraphsLength())
         if not count:
             raise Damaged("it has no subgraph")
@@ -129,27 +130,30 @@ class _Reader:
         return [self._subgraph(self.model.Subgraphs(number)) for number in range(count)]
 
     def _count(self, length: int) -> int:
-        """Return the length of a vector. Raises Damaged once all of them are longer than the file."""
+        """Return the length of a vector. Raise Damaged once all of them are longer than the file."""
         self.left -= length
         if self.left < 0:
             raise Damaged("it lists more than it has room for")
         return length
 
     def _numbers(self, table: Any, name: str) -> np.ndarray:
-        """Return a vector of numbers, empty where there is none; the result is a view."""
+        """Return a vector of numbers, empty if there is none; the result is a view."""
         length = self._count(getattr(table, f"{name}Length")())
         return getattr(table, f"{name}AsNumpy")() if length else np.zeros(0, np.int32)
 
     def _text(self, content: bytes | None) -> str:
+        """Return a text."""
         self._count(len(content or b""))
         return (content or b"").decode(errors="replace")
 
     def _code(self, code: Any) -> tuple[str, bool]:
+        """Return an operator code's name, and whether it is a custom operator."""
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         custom = number == tflite.BuiltinOperator.CUSTOM
         return (self._text(code.CustomCode()) if custom else BUILTIN.get(number, f"number {number}")), custom
 
     def _subgraph(self, graph: Any) -> Subgraph:
+        """Return a subgraph. Raise WeftError for too many operators or tensors."""
         operators, count = self._count(graph.OperatorsLength()), self._count(graph.TensorsLength())
         self.nodes, self.tensors = self.nodes + operators, self.tensors + count
         for found, most, what in ((self.nodes, MOST_NODES, "operators"), (self.tensors, MOST_TENSORS, "tensors")):
@@ -165,9 +169,11 @@ class _Reader:
         return made
 
     def _tensor_numbers(self, table: Any, name: str) -> tuple[int, ...]:
+        """Return a vector of tensors' numbers."""
         return tuple(self._numbers(table, name).tolist())
 
     def _operator(self, operator: Any) -> Operator:
+        """Return an operator."""
         code, custom = self.codes[operator.OpcodeIndex()]
         table, found = None, operator.BuiltinOptions()
         if found is not None:
@@ -179,6 +185,7 @@ class _Reader:
 
     # -- tensors -------------------------------------------------------------------------------------------------------
     def _tensor(self, tensor: Any, number: int) -> Tensor:
+        """Return a tensor."""
         name = self._text(tensor.Name()).removesuffix(":0") or f"tensor{number}"
         shape = tuple(self._numbers(tensor, "Shape").tolist())
         signature = self._numbers(tensor, "ShapeSignature").tolist()
@@ -188,6 +195,7 @@ class _Reader:
                       -1 in signature[1:], tensor.IsVariable())
 
     def _data(self, tensor: Any, name: str, kind: str, shape: tuple[int, ...]) -> np.ndarray | None:
+        """Return a constant's stored numbers, or None for a computed tensor."""
         content = self._buffer(tensor.Buffer())
         if not len(content):
             return None
@@ -204,7 +212,7 @@ class _Reader:
         return dense(stored(content, kind, None, name), shape, self._sparsity(sparsity), name)
 
     def _buffer(self, number: int) -> np.ndarray:
-        """Return a buffer's bytes: inside the flatbuffer, or behind it where that is too small for them."""
+        """Return a buffer's bytes: inside the flatbuffer, or after it if that is too small for them."""
         if number == 0 and self.buffers == 0:
             return np.zeros(0, np.uint8)
         if number >= self.buffers:
@@ -218,6 +226,7 @@ class _Reader:
         return np.frombuffer(self.content, np.uint8, size, first)
 
     def _quantization(self, tensor: Any, name: str, shape: tuple[int, ...]) -> Quantization | None:
+        """Return a tensor's quantisation, or None."""
         found = tensor.Quantization()
         if found is None or not found.ScaleLength():
             return None
@@ -228,18 +237,21 @@ class _Reader:
         return Quantization.checked(scales, zeros, found.QuantizedDimension(), name, shape)
 
     def _sparsity(self, found: Any) -> Sparsity:
+        """Return the description of a sparse tensor."""
         dimensions = tuple(self._dimension(found.DimMetadata(number))
                            for number in range(self._count(found.DimMetadataLength())))
         return Sparsity(tuple(self._numbers(found, "TraversalOrder").tolist()),
                         tuple(self._numbers(found, "BlockMap").tolist()), dimensions)
 
     def _dimension(self, found: Any) -> Dimension:
+        """Return a level of a sparse tensor."""
         if found.Format() == tflite.DimensionType.DENSE:
             return Dimension(found.DenseSize())
         return Dimension(0, self._indices(found.ArraySegmentsType(), found.ArraySegments()),
                          self._indices(found.ArrayIndicesType(), found.ArrayIndices()))
 
     def _indices(self, kind: int, table: Any) -> np.ndarray:
+        """Return the indices of a sparse level. Raise Damaged if they are missing."""
         vector = SPARSE_INDICES[kind]() if kind in SPARSE_INDICES else None
         if vector is None or table is None:
             raise Damaged("sparse weights without their indices")

@@ -1,4 +1,4 @@
-"""Checks that the shapes which a TensorFlow Lite file tells are those that its operators give."""
+"""Check that the shapes in a TensorFlow Lite file are those that its operators give."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from weft.compiler.frontend.tflite.writer import Writer
 
 
 def check_told_shapes(writer: Writer) -> None:
-    """Infer the shapes of the model with those of the file beside them. Raises CompileError where they differ.
+    """Infer the shapes of the model and compare them with the file's. Raise CompileError if they differ.
 
-    Large constants are but told, for inference copies them.
-    """
+    Large constants are only declared, because inference copies them."""
     small = {key: value for key, value in writer.constants.items() if value.size <= TOLD}
     told = [_told(key, value.dtype, value.shape) for key, value in writer.constants.items() if key not in small]
     model = writer.model("shapes", small, told)
@@ -36,7 +35,7 @@ def check_told_shapes(writer: Writer) -> None:
 
 
 def _forms(value: Value) -> Iterator[onnx.ValueInfoProto]:
-    """Yield what the file tells of each form that was made of a computed tensor."""
+    """Yield the file's type and shape for each form that was made of a computed tensor."""
     if value.constant is not None:
         return
     for layout, names in ((FILE, value.real), (PLANES, value.real), (FILE, value.bytes), (PLANES, value.bytes)):
@@ -47,4 +46,5 @@ def _forms(value: Value) -> Iterator[onnx.ValueInfoProto]:
 
 
 def _told(name: str, kind: np.dtype, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
+    """Return the declaration of a tensor."""
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind), shape)

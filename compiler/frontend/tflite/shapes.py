@@ -1,4 +1,4 @@
-"""Operators that move numbers and leave them as they are."""
+"""Convert operators that move numbers and leave them as they are."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from weft.compiler.frontend.tflite.schema import CONVERT_AGAIN, Damaged
 from weft.compiler.frontend.tflite.values import FILE, ORDER, PLANES, Layout
 
 LONGEST_SUM = 2048
-"""Of CUMSUM, which is a matrix of as many rows and columns."""
+"""The longest axis of CUMSUM, which becomes a matrix with as many rows and columns."""
 
 REFLECT, SYMMETRIC = 0, 1
-"""Modes of MIRROR_PAD."""
+"""The modes of MIRROR_PAD."""
 
 
 def reshape(op: Operation) -> None:
-    """RESHAPE, SQUEEZE, EXPAND_DIMS: the shape is that of the result."""
+    """Convert RESHAPE, SQUEEZE or EXPAND_DIMS: the shape is that of the result."""
     value = op.input(0).constant
     if value is not None and value.size == np.prod(op.made):
         op.writer.know(op.operator.outputs[0], value.reshape(op.made))
@@ -27,6 +27,7 @@ def reshape(op: Operation) -> None:
 
 
 def transpose(op: Operation) -> None:
+    """Convert TRANSPOSE."""
     order = op.integers(1)
     rank = len(op.shape(0))
     if sorted(order) != list(range(rank)):
@@ -39,15 +40,18 @@ def transpose(op: Operation) -> None:
 
 
 def shape(op: Operation) -> None:
+    """Convert SHAPE to a constant."""
     kind = op.outputs[0].tensor.type if op.outputs else "int32"
     op.writer.know(op.operator.outputs[0], np.array(op.shape(0), kind if kind in ("int32", "int64") else "int32"))
 
 
 def rank(op: Operation) -> None:
+    """Convert RANK to a constant."""
     op.writer.know(op.operator.outputs[0], np.array(len(op.shape(0)), np.int32))
 
 
 def concatenation(op: Operation) -> None:
+    """Convert CONCATENATION."""
     layout = op.layout() if len(op.made) == 4 else FILE
     axis = op.place(op.axis(op.option("Axis"), len(op.made)), layout)
     names = [op.read(index, layout) for index in range(len(op.operator.inputs))]
@@ -55,14 +59,14 @@ def concatenation(op: Operation) -> None:
 
 
 def _one_scale(op: Operation) -> bool:
-    """Whether all inputs have one scale."""
+    """Tell whether all inputs have one scale."""
     found = {tuple(np.concatenate([each.scales, each.zeros]).tolist()) if each else ()
              for index in range(len(op.operator.inputs)) for each in [op.input(index).tensor.quantization]}
     return len(found) == 1
 
 
 def pack(op: Operation) -> None:
-    """Each input gets an axis of length 1, along which they are joined."""
+    """Convert PACK: each input gets an axis of length 1, along which they are joined."""
     axis = op.axis(op.option("Axis"), len(op.made))
     wanted = [1 if place == axis else size for place, size in enumerate(op.made)]
     names = [op.reshaped(op.read(index), wanted) for index in range(len(op.operator.inputs))]
@@ -70,22 +74,24 @@ def pack(op: Operation) -> None:
 
 
 def unpack(op: Operation) -> None:
+    """Convert UNPACK."""
     axis = op.axis(op.option("Axis"), len(op.shape(0)))
     for number, name in enumerate(_parts(op, 0, axis, [1] * len(op.outputs), FILE)):
         op.give(op.reshaped(name, op.outputs[number].shape), rounds=False, index=number)
 
 
 def split(op: Operation) -> None:
-    """Into equal parts, along the axis of input 0."""
+    """Convert SPLIT into equal parts, along the axis of input 0."""
     _split(op, 1, op.integers(0), [])
 
 
 def split_v(op: Operation) -> None:
-    """Into parts of the lengths of input 1, of which one may be -1, along the axis of input 2."""
+    """Convert SPLIT_V into parts of the lengths in input 1 (one may be -1), along the axis of input 2."""
     _split(op, 0, op.integers(2), op.integers(1))
 
 
 def _split(op: Operation, source: int, axes: Sequence[int], sizes: Sequence[int]) -> None:
+    """Add a Split of input ``source``; ``sizes`` is empty for equal parts."""
     if len(axes) != 1 or not op.outputs:
         raise Damaged(f"operator {op.operator.code} of {op.name!r} with {len(axes)} axes")
     axis, layout = op.axis(axes[0], len(op.shape(source))), op.layout(source)
@@ -100,11 +106,13 @@ def _split(op: Operation, source: int, axes: Sequence[int], sizes: Sequence[int]
 
 
 def _same_scale(op: Operation, source: int, number: int) -> bool:
+    """Tell whether an input and a result have the same scale."""
     read, made = op.input(source).tensor.quantization, op.outputs[number].tensor.quantization
     return read is not None and made is not None and read.scales[0] == made.scales[0] and read.zeros[0] == made.zeros[0]
 
 
 def _parts(op: Operation, source: int, axis: int, lengths: Sequence[int], layout: Layout) -> list[str]:
+    """Add a Split; return the names of its parts."""
     wanted = [f"{value.name}/part" for value in op.outputs]
     sizes = op.constant(np.array(lengths, np.int64), "lengths")
     return op.writer.many("Split", [op.read(source, layout), sizes], wanted, axis=axis)
@@ -112,7 +120,7 @@ def _parts(op: Operation, source: int, axis: int, lengths: Sequence[int], layout
 
 # -- parts -------------------------------------------------------------------------------------------------------------
 def slice_(op: Operation) -> None:
-    """From ``begin`` as many as ``size`` says, -1: all that are left."""
+    """Convert SLICE: from ``begin`` as many as ``size`` says, -1: all that are left."""
     begins, sizes, shape = op.integers(1), op.integers(2), op.shape(0)
     if not len(begins) == len(sizes) == len(shape):
         raise op.refusal("begin and size", f"{len(begins)} and {len(sizes)} numbers", f"{len(shape)} of each",
@@ -122,10 +130,9 @@ def slice_(op: Operation) -> None:
 
 
 def _give_slice(op: Operation, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> None:
-    """Make a slice the result, in its shape: axes of one number may be left out of it or come in.
+    """Make a slice the result, in its shape, which may add or drop axes of one number.
 
-    ``ends`` before the first number are those of steps backwards.
-    """
+    For backward steps an end of -1 means before the first number."""
     sizes = [len(range(*each)) for each in zip(begins, ends, steps, strict=True)]
     layout = op.layout(0) if tuple(sizes) == op.made else FILE
     source, least = op.read(0, layout), -(1 << 31)
@@ -142,7 +149,7 @@ def _give_slice(op: Operation, begins: Sequence[int], ends: Sequence[int], steps
 
 
 def strided_slice(op: Operation) -> None:
-    """As Python's slices: bit n of a mask is about entry n of the three lists."""
+    """Convert STRIDED_SLICE, which works as Python's slices; bit n of a mask is about entry n of the lists."""
     begins, ends, steps = (op.integers(index) for index in (1, 2, 3))
     if not len(begins) == len(ends) == len(steps):
         raise op.refusal("begin, end, strides", f"{len(begins)}, {len(ends)} and {len(steps)} numbers", "as many")
@@ -156,7 +163,7 @@ def strided_slice(op: Operation) -> None:
 
 def _ranges(op: Operation, entries: Sequence[set[str]], begins: Sequence[int], ends: Sequence[int],
             steps: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return begin, end and step for each axis of the input; an ellipsis is all axes that no entry is about."""
+    """Return begin, end and step for each axis of the input; an ellipsis stands for all other axes."""
     shape = op.shape(0)
     told = sum("NewAxisMask" not in entry and "EllipsisMask" not in entry for entry in entries)
     ranges: list[tuple[int, int, int]] = []
@@ -173,6 +180,7 @@ def _ranges(op: Operation, entries: Sequence[set[str]], begins: Sequence[int], e
 
 
 def _range(size: int, entry: set[str], begin: int, end: int, step: int) -> tuple[int, int, int]:
+    """Return begin, end and step of an axis of ``size``, given the masks that apply."""
     if "ShrinkAxisMask" in entry:
         begin += size if begin < 0 else 0
         return begin, begin + 1, 1
@@ -180,6 +188,7 @@ def _range(size: int, entry: set[str], begin: int, end: int, step: int) -> tuple
 
 
 def gather(op: Operation) -> None:
+    """Convert GATHER."""
     if op.option("BatchDims"):
         raise op.refusal("batch_dims", op.option("BatchDims"), "0")
     axis = op.axis(op.option("Axis"), len(op.shape(0)))
@@ -187,11 +196,13 @@ def gather(op: Operation) -> None:
 
 
 def gather_nd(op: Operation) -> None:
+    """Convert GATHER_ND."""
     indices = op.emit("Cast", [op.read(1)], to=7)
     op.write("GatherND", [op.read(0), indices], rounds=False)
 
 
 def reverse_v2(op: Operation) -> None:
+    """Convert REVERSE_V2 to a slice with backward steps."""
     shape = op.shape(0)
     turned = {op.axis(axis, len(shape)) for axis in op.integers(1)}
     _give_slice(op, [size - 1 if axis in turned else 0 for axis, size in enumerate(shape)],
@@ -201,7 +212,7 @@ def reverse_v2(op: Operation) -> None:
 
 # -- more of the same --------------------------------------------------------------------------------------------------
 def _pads(op: Operation) -> tuple[list[int], list[int], Layout]:
-    """Return how many numbers come before and behind each axis, and the layout that they are in."""
+    """Return how many numbers come before and after each axis, and the layout that they are in."""
     pads, shape = op.numbers(1), op.shape(0)
     if pads.shape != (len(shape), 2) or pads.min(initial=0) < 0:
         raise op.refusal("paddings", pads.tolist() if pads.size < 20 else f"{pads.size} numbers",
@@ -212,7 +223,7 @@ def _pads(op: Operation) -> tuple[list[int], list[int], Layout]:
 
 
 def pad(op: Operation) -> None:
-    """PAD with 0, PADV2 with the number of input 2."""
+    """Convert PAD with 0, or PADV2 with the number of input 2."""
     before, behind, layout = _pads(op)
     names = [op.read(0, layout), op.constant(np.array(before + behind, np.int64), "pads")]
     if op.has(2):
@@ -224,7 +235,7 @@ def pad(op: Operation) -> None:
 
 
 def mirror_pad(op: Operation) -> None:
-    """REFLECT leaves the edge out, SYMMETRIC repeats it, which ONNX has no mode for."""
+    """Convert MIRROR_PAD: REFLECT leaves the edge out; SYMMETRIC repeats it, for which ONNX has no mode."""
     before, behind, layout = _pads(op)
     mode, given = op.option("Mode"), op.read(0, layout)
     source = given
@@ -245,6 +256,7 @@ def mirror_pad(op: Operation) -> None:
 
 
 def fill(op: Operation) -> None:
+    """Convert FILL."""
     value = op.input(1).constant
     if value is not None and value.size == 1:
         op.writer.know(op.operator.outputs[0], np.broadcast_to(value.reshape(()), op.made))
@@ -253,19 +265,22 @@ def fill(op: Operation) -> None:
 
 
 def tile(op: Operation) -> None:
+    """Convert TILE."""
     op.write("Tile", [op.read(0), op.constant(op.numbers(1).astype(np.int64), "times")], rounds=False)
 
 
 def broadcast_to(op: Operation) -> None:
+    """Convert BROADCAST_TO."""
     op.write("Expand", [op.read(0), op.constant(np.array(op.made, np.int64), "shape")], rounds=False)
 
 
 def zeros_like(op: Operation) -> None:
+    """Convert ZEROS_LIKE to a constant."""
     op.writer.know(op.operator.outputs[0], np.broadcast_to(np.zeros((), op.input(0).numpy_type), op.made))
 
 
 def cumsum(op: Operation) -> None:
-    """A product with a triangle of ones."""
+    """Convert CUMSUM to a product with a triangle of ones."""
     rank, size_axis = len(op.shape(0)), op.integers(1)
     axis = op.axis(size_axis[0] if size_axis else 0, rank)
     size = op.shape(0)[axis]

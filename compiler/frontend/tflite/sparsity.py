@@ -1,9 +1,8 @@
-"""Sparse weights of a TensorFlow Lite file, made dense.
+"""Make sparse weights of a TensorFlow Lite file dense.
 
 A sparse tensor is a tree: its levels are the tensor's axes in ``order``, then the axes inside a block. A dense level
-has ``size`` children at every node; a sparse one lists the children of node n as ``indices[segments[n]:
-segments[n + 1]]``. Numbers are stored in the order of the leaves.
-"""
+has ``size`` children at every node; a sparse one lists the children of node n as ``indices[segments[n]:segments[n +
+1]]``. Numbers are stored in the order of the leaves."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ CONVERT_AGAIN = "convert the network again without sparsity"
 
 
 class Dimension(NamedTuple):
-    """A level: dense of ``size``, or sparse where there are ``segments``."""
+    """A level of the tree: dense with ``size`` children, or sparse if there are ``segments``."""
 
     size: int
     segments: np.ndarray | None = None
@@ -25,7 +24,9 @@ class Dimension(NamedTuple):
 
 
 class Sparsity(NamedTuple):
-    """``order``: level -> axis, axes of blocks numbered behind those of the tensor. ``blocks``: axis of a block -> the
+    """The tree of a sparse tensor.
+
+    ``order``: level -> axis, axes of blocks numbered after those of the tensor. ``blocks``: axis of a block -> the
     tensor's axis that it cuts."""
 
     order: tuple[int, ...]
@@ -78,4 +79,5 @@ def _leaves(levels: tuple[Dimension, ...], sizes: list[int], count: int, name: s
 
 
 def _unfit(name: str, found: str, allowed: object) -> CompileError:
+    """Return the error for sparse weights that do not fit their tensor."""
     return refuse(f"sparse constant {name!r}", found, str(allowed), CONVERT_AGAIN)

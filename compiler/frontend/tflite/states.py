@@ -1,8 +1,7 @@
-"""What a network keeps from one run to the next: variables, and the states of recurrent layers.
+"""Convert the states of a network: variables, and the states of recurrent layers.
 
-Each becomes an input, which holds it before the run, and an output, which holds it behind: ``weft run --state
-OUTPUT:INPUT`` carries it over.
-"""
+Each becomes an input, its value before the run, and an output, its value after the run. ``weft run --state
+OUTPUT:INPUT`` passes it on."""
 
 from __future__ import annotations
 
@@ -17,23 +16,23 @@ from weft.compiler.frontend.tflite.values import Value
 from weft.compiler.frontend.tflite.writer import Writer
 
 NEXT = "/next"
-"""The suffix of the output that holds a state behind the run."""
+"""The suffix of the output that holds a state after the run."""
 
 
 def var_handle(op: Operation) -> None:
-    """A handle stands for the variable of its name."""
+    """Convert VAR_HANDLE: note the name of the variable that the handle stands for."""
     if len(op.outputs) != 1:
         raise Damaged(f"operator {op.operator.code} with {len(op.outputs)} results")
     op.writer.result(op.operator.outputs[0]).variable = name_of(op.option("SharedName"), op.outputs[0].tensor.name)
 
 
 def name_of(shared: bytes | None | int, otherwise: str) -> str:
-    """Return what a variable is called."""
+    """Return the name of a variable."""
     return shared.decode(errors="replace") if isinstance(shared, bytes) and shared else otherwise
 
 
 def read_variable(op: Operation) -> None:
-    """What an operator before it has assigned, else what the input holds."""
+    """Convert READ_VARIABLE: the value that an earlier operator has assigned, else that of the input."""
     variables, name = op.writer.variables, _variable(op)
     number = op.operator.outputs[0] if op.outputs else -1
     if number < 0:
@@ -49,12 +48,14 @@ def read_variable(op: Operation) -> None:
 
 
 def assign_variable(op: Operation) -> None:
+    """Convert ASSIGN_VARIABLE: note the tensor that is assigned."""
     op.input(1)
     op.writer.made(op.operator.inputs[1])
     op.writer.variables.assigned[_variable(op)] = op.operator.inputs[1]
 
 
 def _variable(op: Operation) -> str:
+    """Return the name of the variable that input 0 stands for. Raise CompileError if it is no handle."""
     name = op.input(0).variable
     if not name:
         raise op.refusal("input 0", f"{op.input(0).name!r}, no variable", "the handle of a variable")
@@ -62,11 +63,11 @@ def _variable(op: Operation) -> str:
 
 
 def call_once(op: Operation) -> None:
-    """Sets variables before the first run; :func:`first_numbers` reads it."""
+    """Convert CALL_ONCE, which sets variables before the first run: nothing, as :func:`first_numbers` reads it."""
 
 
 def first_numbers(graphs: Sequence[Subgraph], number: int) -> dict[str, np.ndarray]:
-    """Return the real numbers that a subgraph assigns to variables, by name. Raises CompileError."""
+    """Return the real numbers that a subgraph assigns to variables, by name. Raise CompileError."""
     if not 0 < number < len(graphs):
         raise Damaged(f"it calls subgraph {number} of {len(graphs)}")
     graph, handles, found = graphs[number], {}, {}
@@ -86,8 +87,9 @@ def first_numbers(graphs: Sequence[Subgraph], number: int) -> dict[str, np.ndarr
 
 
 def kept_states(writer: Writer) -> list[tuple[Value, str]]:
-    """Return variables that are read and assigned: the tensor before the run, and the name of what is assigned to it.
-    Raises CompileError where these two are not alike."""
+    """Return the variables that are read and assigned: the tensor before the run, and the name assigned to it.
+
+    Raise CompileError if both do not have one type and shape."""
     variables, found = writer.variables, []
     for name, number in variables.read.items():
         if name in variables.assigned:
@@ -98,6 +100,7 @@ def kept_states(writer: Writer) -> list[tuple[Value, str]]:
 
 
 def _need_one_kind(name: str, before: Value, behind: Value) -> None:
+    """Raise CompileError unless a variable is read and assigned with one shape, type and scale."""
     kinds = [(value.shape, value.tensor.type, *(np.concatenate(value.tensor.quantization[:2]).tolist()
                                                 if value.tensor.quantization else ())) for value in (before, behind)]
     if kinds[0] != kinds[1]:

@@ -1,4 +1,4 @@
-"""A tensor of a TensorFlow Lite file on its way into the ONNX model, and the layouts that it may lie in."""
+"""A tensor of a TensorFlow Lite file while it is converted, and the layouts that it may have."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from weft.compiler.frontend.tflite.numbers import BYTES, QUANTISE_AGAIN, WORDS, 
 from weft.compiler.frontend.tflite.schema import Tensor
 
 Layout = Literal["", "/planes"]
-"""Also the suffix of a tensor's name in that layout."""
+"""A layout, which is also the suffix of a tensor's name in that layout."""
 
 FILE: Layout = ""
 PLANES: Layout = "/planes"
 ORDER: dict[Layout, tuple[int, ...]] = {FILE: (0, 2, 3, 1), PLANES: (0, 3, 1, 2)}
-"""Layout -> the permutation that makes it of the other one."""
+"""Layout -> the permutation that makes it from the other one."""
 
 REAL_TYPES = ("float32", "float16", "float64", "bfloat16")
 
 
 class Value:
-    """A tensor on the way: ``real`` and ``bytes`` are the names of its forms by layout; ``constant`` the real numbers
-    of one that is known; ``native`` the layout in which it was made; ``variable`` what it is a handle of."""
+    """A tensor while it is converted.
+
+    ``real`` and ``bytes``: the names of its forms by layout; ``constant``: the real numbers of a known one; ``native``:
+    the layout in which it was made; ``variable``: the variable for which it is a handle."""
 
     def __init__(self, tensor: Tensor, name: str) -> None:
         self.tensor, self.name = tensor, name
@@ -40,20 +42,22 @@ class Value:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The tensor's shape in the file."""
         return self.tensor.shape
 
     @property
     def is_bytes(self) -> bool:
-        """Whether the file holds it as bytes of one scale."""
+        """Whether the file holds the tensor as bytes of one scale."""
         return self.tensor.quantization is not None and self.tensor.type in BYTES
 
     @property
     def is_made(self) -> bool:
+        """Whether an operator has made the tensor, or it is a constant."""
         return bool(self.real or self.bytes or self.variable) or self.constant is not None
 
     @property
     def quantization(self) -> Quantization:
-        """Return its scale and zero point. Raises CompileError where it has several."""
+        """The tensor's scale and zero point. Raise CompileError if it has several."""
         found = self.tensor.quantization
         assert found is not None
         if found.scales.size > 1:
@@ -63,7 +67,7 @@ class Value:
 
     @property
     def numpy_type(self) -> np.dtype:
-        """Return the type of its real form, or of its bytes where it has these. Raises CompileError for no numbers."""
+        """The type of its real form, or of its bytes if it has these. Raise CompileError for no numbers."""
         kind = self.tensor.type
         if kind in REAL_TYPES or (kind == WORDS and self.tensor.quantization is not None):
             return np.dtype(np.float32)
@@ -74,5 +78,5 @@ class Value:
 
     @property
     def onnx_type(self) -> int:
-        """Return the same as ONNX's number."""
+        """The ONNX number of :attr:`numpy_type`."""
         return int(helper.np_dtype_to_tensor_dtype(self.numpy_type))

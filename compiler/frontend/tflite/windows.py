@@ -1,4 +1,4 @@
-"""Pools, sums over axes, and images of another size."""
+"""Convert pools, sums over axes, and resizing of images."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from weft.compiler.frontend.tflite.values import FILE, ORDER, PLANES
 
 
 def _window(op: Operation) -> dict[str, Any]:
+    """Return the attributes of a pool's window."""
     _, height, width, _ = op.shape(0, 4)
     kernel, strides = (op.option("FilterHeight"), op.option("FilterWidth")), strides_of(op)
     pads = window_pads(op, kernel, strides, (1, 1), (height, width), op.option("Padding"))
@@ -19,21 +20,26 @@ def _window(op: Operation) -> dict[str, Any]:
 
 
 def average_pool_2d(op: Operation) -> None:
+    """Convert AVERAGE_POOL_2D."""
     op.write("AveragePool", [op.read(0, PLANES)], PLANES, activation=True, **_window(op))
 
 
 def max_pool_2d(op: Operation) -> None:
+    """Convert MAX_POOL_2D."""
     op.write("MaxPool", [op.read(0, PLANES)], PLANES, activation=True, rounds=False, **_window(op))
 
 
 def l2_pool_2d(op: Operation) -> None:
+    """Convert L2_POOL_2D: the root of the mean square of each window."""
     source = op.read(0, PLANES)
     mean = op.emit("AveragePool", [op.emit("Mul", [source, source])], **_window(op))
     op.write("Sqrt", [mean], PLANES, activation=True)
 
 
 def reduced(onnx: str, rounds: bool = True) -> Convert:
-    """Over the axes of input 1. Axes that stay keep their order, so planes serve unless channels stay beside others."""
+    """Return the conversion of a reduction over the axes in input 1.
+
+    Remaining axes keep their order, so planes serve unless channels remain beside others."""
     def convert(op: Operation) -> None:
         rank, keeps = len(op.shape(0)), bool(op.option("KeepDims"))
         axes = sorted({op.axis(axis, rank) for axis in op.integers(1)})
@@ -52,7 +58,7 @@ def reduced(onnx: str, rounds: bool = True) -> Convert:
 
 
 def arg(onnx: str) -> Convert:
-    """ArgMax and ArgMin, whose results ONNX gives as int64."""
+    """Return the conversion of ARG_MAX or ARG_MIN, whose results ONNX gives as int64."""
     def convert(op: Operation) -> None:
         axis = op.axis(op.integers(1)[0] if op.numbers(1).size else 0, len(op.shape(0)))
         found = op.emit(onnx, [op.read(0)], axis=axis, keepdims=0)
@@ -62,7 +68,7 @@ def arg(onnx: str) -> Convert:
 
 
 def _resize(op: Operation, mode: str, nearest: str) -> None:
-    """To the result's size; which pixel a place lies on say the options."""
+    """Add a Resize to the result's size; options say which pixel a place lies on."""
     sizes = op.constant(np.array([op.made[axis] for axis in ORDER[PLANES]] if len(op.made) == 4 else [], np.int64),
                         "size")
     place = "align_corners" if op.option("AlignCorners") else "half_pixel" if op.option("HalfPixelCenters") else \
@@ -72,11 +78,12 @@ def _resize(op: Operation, mode: str, nearest: str) -> None:
 
 
 def resize_bilinear(op: Operation) -> None:
+    """Convert RESIZE_BILINEAR."""
     _resize(op, "linear", "floor")
 
 
 def resize_nearest_neighbor(op: Operation) -> None:
-    """Halves round up, where places are not simply cut off."""
+    """Convert RESIZE_NEAREST_NEIGHBOR; halves round up, unless places are simply cut off."""
     exact = op.option("AlignCorners") or op.option("HalfPixelCenters")
     _resize(op, "nearest", "round_prefer_ceil" if exact else "floor")
 

@@ -1,9 +1,8 @@
-"""Collects the ONNX model of a TensorFlow Lite subgraph: nodes, constants, and each tensor in the forms that are read.
+"""Collect the ONNX model of a TensorFlow Lite subgraph: nodes, constants, and each tensor in the needed forms.
 
-A tensor has real numbers and, where the file quantises it to bytes, these bytes; both with channels last as in the
-file, or as planes (batch, channels, height, width), which ONNX's convolutions want. A form is made when an operator
-reads it, by a Transpose, QuantizeLinear or DequantizeLinear, and once. So a chain of convolutions has no Transpose.
-"""
+A tensor has real numbers and, if the file quantises it to bytes, these bytes. Both lie with channels last as in the
+file, or as planes (batch, channels, height, width), which ONNX's convolutions need. A form is made once, when an
+operator reads it, by a Transpose, QuantizeLinear or DequantizeLinear. So a chain of convolutions has no Transpose."""
 
 from __future__ import annotations
 
@@ -23,25 +22,27 @@ from weft.tmodel.onnx_bounds import MOST_ELEMENTS, MOST_NODES
 OPSET = 20
 IR_VERSION = 10
 HANDLE = "/handle"
-"""The suffix of a variable's handle: the name without it is that of the state."""
+"""The suffix of a variable's handle; the name without it is that of the state."""
 
 MOST_CONSTANTS = 2 * MOST_ELEMENTS
-"""Numbers in all constants: those of the file, and what operators make of them."""
+"""The most numbers in all constants: those of the file, and those that operators make of them."""
 
 MOST_KNOWN = MOST_ELEMENTS
-"""Numbers in constants that operators make of constants."""
+"""The most numbers in constants that operators make of constants."""
 
 
 class Variables(NamedTuple):
-    """By name of a variable, the tensor that reads it first, and the one that was assigned to it last."""
+    """The tensor that reads each variable first, and the one that was assigned to it last, by name."""
 
     read: dict[str, int]
     assigned: dict[str, int]
 
 
 class Writer:
-    """``values``: one for each tensor of the subgraph, under names that differ. ``kept``: what recurrent layers keep,
-    as the tensor that holds it before the run and the name of what is to be there behind it."""
+    """The ONNX model while it is written.
+
+    ``values``: one for each tensor of the subgraph, under different names. ``kept``: the states of recurrent layers,
+    each as the tensor before the run and the name of its value after the run."""
 
     def __init__(self, graph: Subgraph) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -60,7 +61,7 @@ class Writer:
 
     # -- names, nodes, constants ---------------------------------------------------------------------------------------
     def fresh(self, wanted: str) -> str:
-        """Return a name that nothing else has, the wanted one where it is free."""
+        """Return a name that nothing else has, the wanted one if it is free."""
         name = wanted
         while name in self.used:
             self.again[wanted] = self.again.get(wanted, 0) + 1
@@ -93,7 +94,7 @@ class Writer:
         return name
 
     def rename(self, name: str, wanted: str) -> str:
-        """Give the result of a node that nothing reads yet its name at last; it may be free or reserved."""
+        """Rename the result of a node that nothing reads yet; the name may be free or reserved."""
         node = self.makers.pop(name)
         node.output[:] = [wanted if output == name else output for output in node.output]
         self.used.add(wanted)
@@ -102,20 +103,20 @@ class Writer:
 
     # -- forms ---------------------------------------------------------------------------------------------------------
     def name_of(self, value: Value, layout: Layout, of_bytes: bool) -> str:
-        """Return what a form is to be called: the one that the file itself holds has the file's name."""
+        """Return the name for a form; the form that the file itself holds has the file's name."""
         own = value.is_bytes == of_bytes
         wanted = value.name + layout + ("" if own else "/real")
         return wanted if own and layout == FILE else self.fresh(wanted)
 
     def as_real(self, number: int, layout: Layout = FILE) -> str:
-        """Return the name of a tensor's real numbers, or of its integers where they mean no others."""
+        """Return the name of a tensor's real numbers, or of its integers if they mean no real numbers."""
         value = self.made(number)
         if layout not in value.real:
             value.real[layout] = self._new_real(value, layout)
         return value.real[layout]
 
     def made(self, number: int) -> Value:
-        """Return a tensor that is known by now. Raises Damaged for one that is not."""
+        """Return a tensor that is known by now. Raise Damaged for one that is not."""
         value = self.values[number]
         if not value.is_made:
             raise Damaged(f"tensor {value.name!r} is read before it is made")
@@ -124,6 +125,7 @@ class Writer:
         return value
 
     def _new_real(self, value: Value, layout: Layout) -> str:
+        """Add the real numbers of a tensor in a layout; return their name."""
         if value.constant is not None:
             there = value.constant if layout == FILE else value.constant.transpose(ORDER[PLANES])
             return self.constant(there, value.name + layout)
@@ -141,6 +143,7 @@ class Writer:
         return self.rename(made, self.name_of(value, other, of_bytes))
 
     def _dequantized(self, value: Value, layout: Layout) -> str:
+        """Add the DequantizeLinear of a tensor; return its name."""
         scale, zero = self.parameters(value)
         name = self.node("DequantizeLinear", [value.bytes[layout], scale, zero], f"{value.name}/dequantized")
         value.real[layout] = self.rename(name, self.name_of(value, layout, False))
@@ -170,6 +173,7 @@ class Writer:
         return value.bytes[layout]
 
     def _quantized(self, value: Value, source: str, layout: Layout) -> str:
+        """Add the QuantizeLinear of a tensor under its own name; return the name."""
         return self.rename(self._rounded(value, source), self.name_of(value, layout, True))
 
     def _rounded(self, value: Value, source: str) -> str:
@@ -178,8 +182,9 @@ class Writer:
 
     # -- what operators make -------------------------------------------------------------------------------------------
     def give(self, number: int, source: str, layout: Layout, rounds: bool = True) -> None:
-        """Make ``source`` the result of the file's operator: the tensor ``number``. ``rounds``: it is no choice among
-        numbers that have its scale already."""
+        """Make ``source`` the result of the file's operator: the tensor ``number``.
+
+        ``rounds`` is false for a choice among numbers that have its scale already."""
         value = self.result(number)
         value.native = layout
         if layout == PLANES and len(value.shape) != 4:
@@ -193,7 +198,7 @@ class Writer:
             value.real[layout] = self.rename(source, self.name_of(value, layout, False))
 
     def result(self, number: int) -> Value:
-        """Return the tensor that an operator is to make. Raises Damaged where it is there already."""
+        """Return the tensor that an operator is to make. Raise Damaged if it is made already."""
         value = self.values[number]
         if value.is_made:
             raise Damaged(f"tensor {value.name!r} is made twice")
@@ -212,8 +217,10 @@ class Writer:
 
     # -- ends ----------------------------------------------------------------------------------------------------------
     def input(self, number: int, name: str = "") -> None:
-        """Make a tensor an input of the model, under a name of its own where one is given. One of four axes is taken
-        for an image: operators that may choose read it as planes, as convolutions will."""
+        """Make a tensor an input of the model, under a name of its own if one is given.
+
+        A tensor of four axes is taken for an image: operators that may choose read it as planes, as convolutions
+        will."""
         value = self.result(number)
         value.native = PLANES if len(value.shape) == 4 else FILE
         if name:
@@ -235,12 +242,13 @@ class Writer:
         return self.as_bytes(number) if self.made(number).is_bytes else self.as_real(number)
 
     def keep(self, before: Value, source: str) -> None:
-        """Let the next run read real numbers as the input ``before``."""
+        """Let the next run read ``source`` as the input ``before``."""
         self.kept.append((before, self._rounded(before, source) if before.is_bytes else source))
 
     def output(self, value: Value, source: str, name: str = "") -> str:
-        """Make an output of a tensor of the kind of ``value``, under a name of its own where one is given; return its
-        name."""
+        """Make an output of a tensor of the kind of ``value``; return its name.
+
+        It gets a name of its own if one is given."""
         taken = {each.name for each in (*self.inputs, *self.outputs)} | self.constants.keys()
         if name or source in taken:
             source = self.node("Identity", [source], name or f"{value.name}/output")
@@ -249,7 +257,7 @@ class Writer:
 
     def model(self, name: str, constants: Mapping[str, np.ndarray],
               told: Sequence[onnx.ValueInfoProto] = ()) -> onnx.ModelProto:
-        """Return all of it with these constants, and ``told`` as further inputs."""
+        """Return the whole model with these constants, and ``told`` as further inputs."""
         weights = [numpy_helper.from_array(value, key) for key, value in constants.items()]
         graph = helper.make_graph(self.nodes, name, [*self.inputs, *told], self.outputs, weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)

@@ -1,9 +1,8 @@
-"""The number schemes: what a machine's scalars, sums and accumulators are, in numpy; one object, ``arch.scheme``.
+"""The number schemes: arithmetic of a machine's scalars, sums and accumulators, in numpy.
 
-Its hardware twin is ``hw/parts/schemes``. A new number scheme is a file here with a class and a file there with its
-circuits, and a line in each of the two tables. Nobody else asks which one a machine has: what differs is a property or
-a method.
-"""
+A machine's scheme is the object ``arch.scheme``; its hardware twin is in ``hw/parts/schemes``. A new scheme is a file
+with a class here and one with circuits there, and a line in each of the two tables. Nothing else asks for the scheme by
+name: whatever differs is a property or a method."""
 
 from __future__ import annotations
 
@@ -15,14 +14,16 @@ from weft.hw.contract.schemes.once import FixedPointOnce
 from weft.support.errors import ArchError
 
 FIXED_POINT_SCHEMES: dict[str, type[Scheme]] = {system.name: system for system in (FixedPointOnce, FixedPointEveryStep)}
-"""Of fixed-point types, by the architecture's key ``mac_rounding``; the first is the default."""
+"""Schemes of fixed-point types by the key ``mac_rounding``; the first is the default."""
 
 INTEGER_SCHEMES: dict[str, type[Scheme]] = {"INT8": Int8}
-"""Of the types without a fraction, by their name; ``mac_rounding`` is the default's."""
+"""Schemes of the types without a fraction by name; their ``mac_rounding`` is the default."""
 
 
 def scheme_of(scalar: DataType, mac_rounding: str) -> type[Scheme]:
-    """The class of a machine's numbers. Raises ArchError where the rounding does not go with the type."""
+    """Return the class of the number scheme of a scalar type and a rounding.
+
+    Raise ArchError if the rounding does not go with the type."""
     if scalar.name not in INTEGER_SCHEMES:
         return FIXED_POINT_SCHEMES[mac_rounding]
     if mac_rounding != FixedPointOnce.name:

@@ -1,4 +1,4 @@
-"""What every number scheme has to say."""
+"""The interface of a number scheme."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft.support.errors import ArchError
 
 
 class SchemeKind(enum.Enum):
-    """What the quantization parameters of a tensor are. Whoever has a variant for each kind has a table by it."""
+    """The kind of a scheme's quantization parameters. A room with a variant for each kind has a table by it."""
 
     FIXED_POINT = "a binary point"
     AFFINE = "a scale and a zero point"
@@ -26,7 +26,7 @@ class SchemeKind(enum.Enum):
 
 @dataclass(frozen=True)
 class InputRescale:
-    """How scalars are moved into the accumulators: what the Configure registers of the machine's kind say."""
+    """The settings of moves into the accumulators, as the Configure registers of the machine hold them."""
 
     shift: int = 0
     zero: int = 0
@@ -35,9 +35,10 @@ class InputRescale:
 
 @dataclass(frozen=True, eq=False)
 class OutputRescale:
-    """How accumulators are moved out: what the Configure registers say and, on a machine with scales, the bytes of the
-    last LoadScale, int64 [SCALE_VECTORS, lanes]; the ``table`` that bytes are looked up in, int64 [TABLE_ENTRIES,
-    lanes], None for none."""
+    """The settings of moves out of the accumulators, as Configure registers and loads set them.
+
+    ``scales``: on a machine with scales, the bytes of the last LoadScale, int64 [SCALE_VECTORS, lanes]. ``table``: the
+    activation table that bytes are looked up in, int64 [TABLE_ENTRIES, lanes], None for none."""
 
     shift: int = 0
     zero: int = 0
@@ -47,8 +48,9 @@ class OutputRescale:
 
 @dataclass(frozen=True)
 class Scheme(ABC):
-    """The arithmetic of one machine: ``scalar`` in DRAM, local memory and SIMD registers, ``accumulator_width`` bits in
-    the accumulators. Values are integers; arrays have the lanes last."""
+    """The arithmetic of one machine, in integers; arrays have the lanes last.
+
+    ``scalar``: the type in DRAM, local memory and SIMD registers. ``accumulator_width``: bits of an accumulator."""
 
     scalar: DataType
     accumulator_width: int
@@ -57,12 +59,11 @@ class Scheme(ABC):
     """Value of the architecture's key ``mac_rounding``."""
     kind: ClassVar[SchemeKind]
     code: ClassVar[int]
-    """What a driver reads in bit 24 of the control register DATA_TYPE."""
+    """Bit 24 of the control register DATA_TYPE, by which a driver tells the schemes apart."""
     requantize_latency: ClassVar[int]
     """Cycles from a row of the accumulators to its scalars, before any activation table."""
     parameter_loads: ClassVar[Mapping[Opcode, int]] = MappingProxyType({})
-    """The instructions that load quantization parameters of each lane from local memory into the move-out unit ->
-    vectors that each reads."""
+    """Opcodes that load each lane's quantization parameters into the move-out unit -> vectors read."""
     register_fields: ClassVar[Mapping[str, Mapping[str, Register]]]
     """Unit -> the fields of its operations that hold a Configure register: field -> register."""
     writes_first: ClassVar[str | None] = None
@@ -72,23 +73,23 @@ class Scheme(ABC):
     order_matters: ClassVar[bool]
     """Whether a sum of products depends on the order of its terms."""
     bias_cycles: ClassVar[int]
-    """Cycles that a result of the systolic array takes besides the array's rows and columns, for its bias and the DSP
-    block's registers."""
+    """Cycles that a sum takes in the array besides its rows and columns: for bias and DSP registers."""
 
     @property
     def per_lane(self) -> bool:
-        """Whether each lane has quantization parameters of its own, by which the move-out unit requantizes. Otherwise
-        one requantizer serves all who read the accumulators."""
+        """Whether each lane has quantization parameters of its own, by which the move-out unit requantizes.
+
+        Otherwise one requantizer serves all units that read the accumulators."""
         return bool(self.parameter_loads)
 
     # -- what a machine may be -------------------------------------------------------------------------------------
     @staticmethod
     @abstractmethod
     def default_accumulator_width(scalar: DataType) -> int:
-        """Bits of an accumulator where the architecture does not say."""
+        """Return the bits of an accumulator if the architecture does not say."""
 
     def check(self) -> None:
-        """Raises ArchError when the accumulators do not go with the scalars."""
+        """Raise ArchError if the accumulators do not go with the scalars."""
         if self.accumulator_width <= self.scalar.point or self.accumulator_width < self.scalar.width:
             raise ArchError("accumulator_width", self.accumulator_width,
                             f"at least the data type's width {self.scalar.width}",
@@ -96,8 +97,9 @@ class Scheme(ABC):
 
     @property
     def fixed_shift(self) -> int | None:
-        """The only value that a program may give the input and output shifts, since all tensors have the scalar's
-        binary point; None where programs choose."""
+        """The only value that a program may give the input and output shifts; None if programs choose.
+
+        It is fixed if all tensors have the scalar's binary point."""
         return None
 
     @property
@@ -110,7 +112,7 @@ class Scheme(ABC):
         """Return the Configure registers of quantization parameters; ``activation_tables``: of the machine."""
 
     def bias_interval(self, lanes: int) -> int:
-        """Return the cycles from a vector that enters the bias anew to the next one that may."""
+        """Return the cycles after a vector that uses a new bias, until another new bias may be used."""
         return 1
 
     # -- widths ----------------------------------------------------------------------------------------------------
@@ -121,71 +123,73 @@ class Scheme(ABC):
 
     @abstractmethod
     def row_sum_width(self, row: int) -> int:
-        """Bits of a column's sum of products down to row ``row``, 0 the first: as many as they can need, and no more.
+        """Return the bits of a column's sum of products down to row ``row``, 0 the first.
 
-        A wider register would hold copies of its sign, and yosys 0.70 loses such copies when it packs the register into
-        a DSP block.
-        """
+        They are as many as the sum can need, and no more. A wider register would hold copies of its sign, and yosys
+        0.70 loses such copies when it packs the register into a DSP block."""
 
     @abstractmethod
     def partial_sum_width(self, lanes: int) -> int:
-        """Bits of what leaves a column of ``lanes`` rows, its bias included."""
+        """Return the bits of the sum that leaves a column of ``lanes`` rows, its bias included."""
 
     # -- in and out of the accumulators ----------------------------------------------------------------------------
     @abstractmethod
     def rescale_input(self, scalars: Integers, shift: int) -> Integers:
-        """Scalars -> accumulator values: shifted left, saturated."""
+        """Return scalars as accumulator values: shifted left, saturated."""
 
     def requantize(self, values: Integers, shift: int) -> Integers:
-        """Accumulator values -> scalars: ``shift`` bits rounded off HALF_EVEN, saturated."""
+        """Return accumulator values as scalars: ``shift`` bits rounded off, ties to even, saturated."""
         return requantize(values, shift, self.scalar.width)
 
     def is_cut(self, values: Integers, requantization: OutputRescale, relu: bool = False) -> np.ndarray:
-        """Return which accumulator values lose by saturating as they leave; with ``relu`` none does from below."""
+        """Return which accumulator values are changed by saturating as they leave, bool of their shape.
+
+        With ``relu`` a value below zero does not count."""
         rounded = round_half_even(values, requantization.shift)
         return np.asarray((rounded > self.scalar.maximum) | ((rounded < self.scalar.minimum) & (not relu)))
 
     def rescale_bias(self, bias: Integers, shift: int) -> Integers:
-        """The bias row of the weights -> what a column's sum starts from."""
+        """Return the bias row of the weights as the value that a column's sum starts from."""
         return self.rescale_input(bias, shift)
 
     def activations(self, scalars: Integers, zero: int) -> Integers:
-        """Scalars of local memory -> what the systolic array multiplies; ``zero`` their zero point."""
+        """Return scalars of local memory as the factors of the systolic array; ``zero`` is their zero point."""
         return scalars
 
     def move_in(self, scalars: Integers, rescaling: InputRescale) -> Integers:
-        """A DataMove into the accumulators: scalars -> accumulator values."""
+        """Return the accumulator values that a DataMove into the accumulators makes of scalars."""
         return self.rescale_input(scalars, rescaling.shift)
 
     def move_out(self, values: Integers, requantization: OutputRescale, relu: bool) -> Integers:
-        """A DataMove out of the accumulators: values [..., lanes] -> scalars; ``relu``: none below zero."""
+        """Return the scalars that a DataMove out of the accumulators makes of values [..., lanes].
+
+        With ``relu`` no result is below zero."""
         scalars = self.requantize(values, requantization.shift)
         return np.maximum(scalars, 0) if relu else scalars
 
     def store(self, values: Integers) -> Integers:
-        """Sums or entered scalars as an accumulator holds them."""
+        """Return sums or rescaled scalars as an accumulator holds them: saturated."""
         return saturate(values, self.accumulator_width)
 
     def accumulate(self, old: Integers, values: Integers) -> Integers:
-        """Accumulators after ``values`` were added, with one saturation.
+        """Return the accumulators ``old`` with ``values`` added, saturated once.
 
-        Exact: int64 holds the sum of two numbers of 63 bits, and all that is wider is of Python ints.
-        """
+        It is exact: int64 holds the sum of two numbers of 63 bits, and wider numbers are Python ints."""
         return self.store(old + values)
 
     # -- sums of products ------------------------------------------------------------------------------------------
     @abstractmethod
     def mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """What the systolic array gives, before :meth:`store`: bias first, then lane by lane.
+        """Return the sums of the systolic array before :meth:`store`: the bias first, then row by row.
 
-        activations [n, rows], weights [rows, columns], bias [columns] already entered -> [n, columns].
-        """
+        activations [n, rows], weights [rows, columns], bias [columns], already rescaled -> [n, columns]."""
 
     @abstractmethod
     def add_product(self, partial_sum: int, weight: int, activation: int) -> int:
-        """One processing element: one step of :meth:`mac`."""
+        """Return a partial sum with one product added, as one processing element does: a step of :meth:`mac`."""
 
     @abstractmethod
     def round_sums(self, sums: np.ndarray) -> np.ndarray:
-        """Exact sums of products at the point where a bias is added to them: what :meth:`mac` gives without one, as
-        long as the order of its steps does not matter."""
+        """Return exact sums of products at the point of the bias: :meth:`mac` without a bias.
+
+        It holds as long as the order of the steps does not matter."""

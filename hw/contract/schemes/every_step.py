@@ -16,7 +16,7 @@ PART_VECTORS = 64
 
 
 class FixedPointEveryStep(FixedPoint):
-    """Sums and accumulators are scalars; everything has the scalar's binary point."""
+    """Fixed point whose sums and accumulators are scalars; all tensors have the scalar's binary point."""
 
     name, code = "every_step", 1
     order_matters = True
@@ -24,9 +24,11 @@ class FixedPointEveryStep(FixedPoint):
 
     @staticmethod
     def default_accumulator_width(scalar: DataType) -> int:
+        """Return the width of the scalar."""
         return scalar.width
 
     def check(self) -> None:
+        """Raise ArchError if the accumulators are not as wide as the scalars."""
         if self.accumulator_width != self.scalar.width:
             raise ArchError("accumulator_width", self.accumulator_width,
                             f"{self.scalar.width} (the data type's) with mac_rounding every_step",
@@ -35,30 +37,39 @@ class FixedPointEveryStep(FixedPoint):
 
     @property
     def fixed_shift(self) -> int | None:
+        """The shift of all moves: the scalar's binary point."""
         return self.scalar.point
 
     def row_sum_width(self, row: int) -> int:
+        """Return the width of the scalar, since each step saturates to it."""
         return self.scalar.width
 
     def partial_sum_width(self, lanes: int) -> int:
+        """Return the width of the scalar, since each step saturates to it."""
         return self.scalar.width
 
     def rescale_input(self, scalars: Integers, shift: int) -> Integers:
+        """Return scalars as accumulator values, without a shift."""
         return rescale_input(scalars, 0, self.accumulator_width)
 
     def requantize(self, values: Integers, shift: int) -> Integers:
+        """Return accumulator values as scalars, without a shift."""
         return requantize(values, 0, self.scalar.width)
 
     def is_cut(self, values: Integers, requantization: OutputRescale, relu: bool = False) -> np.ndarray:
+        """Return which accumulator values are changed by saturating, without a shift."""
         return super().is_cut(values, replace(requantization, shift=0), relu)
 
     def mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """Return the sums of the systolic array, each step rounded and saturated."""
         parts = range(0, max(len(activations), 1), PART_VECTORS)
         return np.concatenate([self._mac(activations[k:k + PART_VECTORS], weights, bias) for k in parts])
 
     def _mac(self, activations: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """HALF_EVEN of product + (total << point) is total + the product rounded half down, plus one where the product
-        lies half way and that sum is odd: so all but this last step is done for all products at once."""
+        """Return :meth:`mac` of at most PART_VECTORS vectors.
+
+        HALF_EVEN of product + (total << point) is total + the product rounded half down, plus one if the product lies
+        half way and that sum is odd. So all but this last step is done for all products at once."""
         width, point, one = self.scalar.width, self.scalar.point, self.scalar.one
         # |x*w| <= 2**(2*width-2), so a product and half of One fit 2*width bits.
         dtype = np.int32 if 2 * width <= 32 else np.int64
@@ -75,8 +86,10 @@ class FixedPointEveryStep(FixedPoint):
         return total.astype(np.int64)
 
     def add_product(self, partial_sum: int, weight: int, activation: int) -> int:
+        """Return a partial sum with one product added, rounded and saturated."""
         return self.scalar.saturate(round_half_even(weight * activation + (partial_sum << self.scalar.point),
                                                     self.scalar.point))
 
     def round_sums(self, sums: np.ndarray) -> np.ndarray:
+        """Return exact sums of products rounded to the scalar's point."""
         return np.asarray(round_half_even(sums, self.scalar.point))

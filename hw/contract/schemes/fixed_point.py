@@ -1,4 +1,4 @@
-"""What both fixed-point schemes have in common: quantization parameters are binary points, and moves shift."""
+"""The parts that both fixed-point schemes have in common: parameters are binary points, and moves shift."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROUND_LATENCY = 2
 
 
 class FixedPoint(Scheme, ABC):
-    """Moves into the accumulators shift left, moves out of them round off bits."""
+    """A scheme in which moves into the accumulators shift left and moves out of them round off bits."""
 
     kind = SchemeKind.FIXED_POINT
     requantize_latency = ROUND_LATENCY
@@ -25,6 +25,7 @@ class FixedPoint(Scheme, ABC):
     }
 
     def registers(self, activation_tables: int) -> dict[Register, RegisterSpec]:
+        """Return the registers of the input and output shift."""
         def shift(meaning: str) -> RegisterSpec:
             width = bits_to_count(self.accumulator_width)
             return RegisterSpec(width, self.scalar.point, self.accumulator_width - 1, meaning)

@@ -7,7 +7,7 @@ import numpy as np
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.walk import Walk
-from weft.hw.parts.operations import dram_layout
+from weft.hw.parts.operation_table import operation_layout
 from weft.tb.bench.block_ports import to_bits
 
 WINDOW_BYTES = 65536
@@ -55,7 +55,7 @@ class Move:
     def raw(self, arch: Arch) -> int:
         local, dram = (dict(zip(("base", "stride_log2", "pitch"), walk, strict=True))
                        for walk in (self.local, self.dram))
-        return to_bits(dram_layout(arch), {
+        return to_bits(operation_layout(arch, "dram_read"), {
             "size_m1": self.size - 1, "rows_m1": self.rows - 1, "local": local, "dram": dram, "window": self.window,
             "cache": self.cache})
 

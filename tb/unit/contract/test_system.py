@@ -39,3 +39,10 @@ def test_a_vector_takes_longer_where_cores_share_a_port() -> None:
     one = TINY.replace(dram_ports=SHARED, array_size=8, axi_data_width=64)
     assert [one.replace(cores=cores, memory_ports=ports).vector_beats for cores, ports in
             ((1, 1), (2, 2), (2, 1), (3, 2), (4, 1))] == [2, 2, 4, 4, 8]
+
+
+def test_memories_have_names_of_their_own() -> None:
+    one, two = system(1, 1), system(2, 1)
+    assert one.memories == one.memories_of(0) and list(one.memories) == ["local", "accumulators", "dram0", "dram1"]
+    assert len(two.memories) == 8 and two.memories["core1.local"] == two.memories_of(1)["local"]
+    assert one.memories["local"].depth == TINY.local_depth and one.memories["dram1"].depth == TINY.dram1_depth

@@ -8,7 +8,8 @@ import pytest
 from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
-from weft.hw.parts.operations import load_weight_layout, mat_mul_layout, walk_layout
+from weft.hw.parts.operation_table import operation_layout
+from weft.hw.parts.operations import walk_layout
 from weft.hw.parts.walker import Walker
 from weft.tb.bench.block_bench import simulate
 from weft.tb.bench.block_models import Sink, Source
@@ -48,7 +49,7 @@ def run(walker: Walker, given: list[dict], names: tuple[str, ...], rng: Random, 
 @pytest.mark.parametrize(("rate", "take"), ((1.0, 1.0), (0.4, 1.0), (1.0, 0.4), (0.5, 0.5)))
 def test_addresses_follow_the_reference_whatever_the_stalls(rate: float, take: float) -> None:
     rng = Random(11)
-    run(Walker(mat_mul_layout(ARCH), NAMES), operations(rng, 60), NAMES, rng, rate, take)
+    run(Walker(operation_layout(ARCH, "mat_mul"), NAMES), operations(rng, 60), NAMES, rng, rate, take)
 
 
 def test_vectors_go_down_when_descending() -> None:
@@ -58,7 +59,8 @@ def test_vectors_go_down_when_descending() -> None:
         walk = operation["local"]
         last = walk["base"] + (operation["size_m1"] << walk["stride_log2"])
         given.append({**operation, "local": {**walk, "base": last}})
-    run(Walker(load_weight_layout(ARCH), ("local",), descending=True), given, ("local",), rng, 0.7, 0.7, True)
+    walker = Walker(operation_layout(ARCH, "load_weight"), ("local",), descending=True)
+    run(walker, given, ("local",), rng, 0.7, 0.7, True)
 
 
 def test_one_address_a_cycle_without_a_gap_between_operations() -> None:
@@ -67,7 +69,7 @@ def test_one_address_a_cycle_without_a_gap_between_operations() -> None:
                                      for k in range(5))]
     given = [{**operation, **{name: {"stride_log2": 0, "pitch": 0, **operation[name]} for name in NAMES}}
              for operation in given]
-    source, sink = run(Walker(mat_mul_layout(ARCH), NAMES), given, NAMES, rng, 1.0, 1.0)
+    source, sink = run(Walker(operation_layout(ARCH, "mat_mul"), NAMES), given, NAMES, rng, 1.0, 1.0)
     first = source.taken[0] + Walker.LATENCY
     assert sink.taken == list(range(first, first + len(sink.items)))
 

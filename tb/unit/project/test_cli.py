@@ -90,7 +90,7 @@ def test_help_fits_60_columns_and_is_not_cut(weft: Weft, monkeypatch: pytest.Mon
         said = weft(*name.split(), "--help").out
         assert max(map(len, said.splitlines())) <= 60, name
         assert "..." not in said.partition("Commands:")[2], name
-    assert "Operators, shapes, multiply-accumulates of a network, and what would run" in " ".join(
+    assert "accumulates of a network, and what would run where and why." in " ".join(
         weft("--help").out.split())
 
 

@@ -112,8 +112,8 @@ def test_what_stands_in_for_a_cache_goes_at_the_end(tmp_path: Path) -> None:
 
 def test_nothing_of_a_cache_that_others_may_write_runs(tmp_path: Path) -> None:
     """The estimator's machine code is kept as pickles: one that somebody else put there is not read."""
-    command = [sys.executable, "-c", "from weft.cycles import jit\n"
-               "print(jit.entry(lambda number: 2 * number)(21), jit._FOLDER)"]
+    command = [sys.executable, "-c", "from weft.cycles import jit, kept_code\n"
+               "print(jit.entry(lambda number: 2 * number)(21), kept_code.FOLDER)"]
     writable(tmp_path / "cache")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True,
                           env={**os.environ, "WEFT_CACHE": str(tmp_path / "cache")})

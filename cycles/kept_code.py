@@ -1,0 +1,85 @@
+"""Where the machine code of kernels is kept: in the user's cache. The wheel brings some for any processor.
+
+What is kept is found by content. The cache's folder is named after the sources that kernels are made of, and a file in
+it fits a function as long as the function's own file is the same. So machine code that one computer made serves others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+
+import weft.cycles
+import weft.hw.contract
+from weft.support.cache import cache_directory
+from weft.support.sources import sources_digest
+
+# Kernels and their constants come from these packages. numba itself looks only at the file of the function that it is
+# asked for, and would keep what other files have changed.
+DIGEST = sources_digest(weft.cycles, weft.hw.contract)
+FOLDER = cache_directory("estimator", DIGEST)
+PREBUILT = Path(__file__).parent / "prebuilt" / DIGEST
+"""Machine code that the wheel brings (scripts/wheel.py). A checkout has none."""
+ANY_PROCESSOR = "generic", ""
+"""The processor and its features for which that code is made, as numba spells them."""
+
+
+class _ByContent(_CacheLocator):
+    """Tells numba the folder and the digest of a function's file. ``folder`` is one for each package."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        self.package = function.__module__.rpartition(".")[0]
+        self.digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        self.line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(FOLDER / self.package)
+
+    def get_source_stamp(self) -> str:
+        return self.digest
+
+    def get_disambiguator(self) -> str:
+        return str(self.line)
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> _ByContent | None:
+        return cls(function, file) if Path(file).is_file() else None
+
+
+class _KeptResult(CompileResultCacheImpl):
+    """numba would keep results beside the sources too, where they would outlive a change of another file."""
+
+    _locator_classes = [_ByContent]
+
+
+class KeptCode(FunctionCache):
+    """What cannot be kept, because the disk is full, or not be read any more, is compiled again."""
+
+    _impl_class = _KeptResult
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled function for argument types ``sig`` from the cache, else from the wheel, else None."""
+        try:
+            found = super().load_overload(sig, target_context)
+        except Exception:  # whatever pickle makes of half a file
+            with contextlib.suppress(OSError):
+                self.flush()
+            found = None
+        return found or self._load_prebuilt(sig, target_context)
+
+    def _load_prebuilt(self, sig: Any, target_context: Any) -> Any:
+        locator = self._impl.locator
+        file = IndexDataCacheFile(str(PREBUILT / locator.package), self._impl.filename_base, locator.get_source_stamp())
+        triple, *_ = target_context.codegen().magic_tuple()
+        _, _, code = self._index_key(sig, target_context.codegen())
+        data = file.load((sig, (triple, *ANY_PROCESSOR), code))
+        return None if data is None else self._impl.rebuild(target_context, data)
