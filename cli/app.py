@@ -23,6 +23,7 @@ from weft.cli.inspecting import inspect_command
 from weft.cli.machines import disassemble_command, isa_command, resources_command, verilog_command
 from weft.cli.reporting import report_command
 from weft.cli.running import run_command
+from weft.cli.scheduling import schedule_command
 from weft.cli.values import insist_on_values
 from weft.cli.version import said_version
 from weft.support.errors import FINE, WeftError, explain
@@ -43,6 +44,7 @@ app.command("demo")(demo_command)
 app.command("verilog")(verilog_command)
 app.command("run")(run_command)
 app.command("estimate")(estimate_command)
+app.command("schedule")(schedule_command)
 app.command("resources")(resources_command)
 app.command("isa")(isa_command)
 app.command("disassemble")(disassemble_command)

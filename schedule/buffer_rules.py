@@ -153,20 +153,22 @@ def tensors_do_not_overlap(schedule: Schedule) -> Iterator[Fault]:
         spans = [(span, tensor) for tensor in workload.buffer for span in _spans(tensor, rings, schedule.buffer_bytes)]
         for tensor in workload.buffer:
             if not _spans(tensor, rings, schedule.buffer_bytes):
-                yield Fault("room", f"{tensor.size_bits // 8} bytes at {tensor.address}", "bytes within one ring, or "
-                            f"within a buffer of {schedule.buffer_bytes} bytes", workload.id, tensor.layer,
-                            tensor.transfer, "address")
+                yield Fault("room", f"{tensor.size_bits // 8} bytes at {tensor.address}",
+                            f"a beginning within a ring, or bytes within a buffer of {schedule.buffer_bytes} bytes",
+                            workload.id, tensor.layer, tensor.transfer, "address")
         yield from _overlaps(workload, spans)
 
 
 def _spans(tensor: Tensor, rings: Sequence[tuple[int, int]], depth: int) -> list[tuple[int, int]]:
-    """Return the bytes (from, to) that a tensor takes: two spans where it goes round the end of its ring, none where
-    it does not fit."""
+    """Return the bytes (from, to) that a tensor takes: two spans where it goes round the end of its ring, the ring
+    where it is larger and streams through it, none where it does not fit."""
     address, size = tensor.address or 0, tensor.size_bits // 8
     base, length = next((ring for ring in reversed(rings) if ring[0] <= address), (0, 0 if rings else depth))
     end = address + size
-    if address >= base + length or size > length:
+    if address >= base + length or (size > length and not rings):
         return []
+    if size > length:
+        return [(base, base + length)]
     return [(address, end)] if end <= base + length else [(address, base + length), (base, end - length)]
 
 
