@@ -122,6 +122,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "board list": ("--colour",), "demo": ("-a", "pink"),
     "board build": ("moon",), "board flash": ("moon",),
     "board memory": ("serial:/dev/null", "--board", "moon"), "ir check": ("x.json",),
+    "schedule": ("x.onnx", "-a", "pink", "-o", "x.json"),
 }
 """Command -> a mistake in what it is given, and nothing else."""
 

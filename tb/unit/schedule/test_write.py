@@ -87,7 +87,7 @@ def check_results(work: dict[str, Any], inside: dict[int, Any], works: list[dict
                 assert reader["workload_id"] > work["workload_id"]
                 assert any(piece["transfer_id"] in ifmap["transfer_id"] for ifmap in reader["ifmap"])
     tiles = work["tile_info"].values()
-    assert list(work["tile_info"]) == [f"tile_num_{number}" for number in range(len(tiles))]
+    assert set(work["tile_info"]) == {f"tile_num_{number}" for number in range(len(tiles))}
     assert not tiles or (counted((lower, upper), [(tile["ofmap_lower"], tile["ofmap_upper"]) for tile in tiles])
                          == 1).all()
     assert not tiles or sum(tile["single_tile_time_pred"] for tile in tiles) == pytest.approx(work["time"])
@@ -142,7 +142,7 @@ def check_read_back(values: dict[str, Any]) -> None:
     assert json.loads(msgspec.json.encode(msgspec.convert(values["-1"], today.Dram))) == values["-1"]
 
 
-@pytest.mark.parametrize("arch", ["pynq", "tiny", "pynq_int8", "ecpix5_4"])
+@pytest.mark.parametrize("arch", ["pynq", "arty", "pynq_int8", "ecpix5_4"])
 def test_a_schedule_is_what_a_second_reader_understands(arch: str, tmp_path: Path,
                                                         capsys: pytest.CaptureFixture[str]) -> None:
     values = written(ROOT / "models" / "digits" / "digits.onnx", arch, tmp_path)
