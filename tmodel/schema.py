@@ -12,6 +12,7 @@ lies: a stride for each axis of the array, as for TensorFlow's channels-last ima
 * ``files``: length and SHA-256 of the program and of the constants;
 * ``host``: a small ONNX model which runs behind the machine; ``macs``; ``layers`` (the report);
 ``instruction_layers``: the layer of each instruction, as text: LAYERxCOUNT for each run;
+* ``cores`` of a program for a machine of several: how they share the work (``CoresEntry``);
 * ``network``: name, type and shape of the inputs and outputs that the user sees.
 
 A network that host and machine run in any other order has ``parts`` instead of a program (``Parts``). Each is a program
@@ -107,6 +108,16 @@ class PortEntry(Keys):
     packing: PackingEntry | None = None
 
 
+class CoresEntry(Keys):
+    """How several cores share the work.
+
+    ``batch``: each core runs the whole program, on an image of its own, in a window of DRAM0 of its own. From one
+    core's window to the next are ``window_bytes``. All share what lies in DRAM1, and none writes it."""
+
+    mode: Literal["batch"]
+    window_bytes: Annotated[int, Meta(ge=1 << 16, le=1 << 40, multiple_of=1 << 16)]
+
+
 class FileEntry(Keys):
     """The length in bytes and the SHA-256 of a file."""
 
@@ -162,6 +173,7 @@ class Program(Keys):
     outputs: Annotated[tuple[PortEntry, ...], Few]
     macs: Count = 0
     instruction_layers: str | None = None
+    cores: CoresEntry | None = None
     layers: tuple[dict[str, Any], ...] = ()
 
 
@@ -197,7 +209,7 @@ class Parts(Keys):
 
 PROGRAM: dict[str, type[Keys]] = {
     "": Program, ".prog": ProgramEntry, ".consts[]": ConstEntry, ".inputs[]": PortEntry, ".outputs[]": PortEntry,
-    ".inputs[].packing": PackingEntry, ".outputs[].packing": PackingEntry,
+    ".inputs[].packing": PackingEntry, ".outputs[].packing": PackingEntry, ".cores": CoresEntry,
 }
 STRUCTS: dict[str, type[Keys]] = {
     **{f"${where}": kind for where, kind in PROGRAM.items()},

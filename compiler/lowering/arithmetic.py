@@ -107,7 +107,7 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
 
 
 def _turned_operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray], axes: Axes) -> Operands:
-    """The inputs with ``axes`` as channels and pixels."""
+    """Return the operands of a node, with ``axes`` as channels and pixels."""
     shape = state.graph.shapes[node.output]
     names = [turn(state, name, f"{node.output}/turned{number}", axes, shape)
              for number, name in enumerate(filter(None, node.inputs))]

@@ -26,55 +26,58 @@ class Axes(NamedTuple):
 
     @property
     def order(self) -> tuple[int, ...]:
+        """The axes from the outermost in: those of channels, then those of pixels."""
         return self.channels + self.pixels
 
     def turned(self, shape: Shape) -> Shape:
-        """``shape`` as one image, its channels and its pixels."""
+        """Return ``shape`` as [1, channels, pixels]: one image."""
         return 1, *(math.prod(shape[axis] for axis in axes) for axes in self)
 
     def places(self, shape: Shape) -> np.ndarray:
-        """Where the elements of a tensor of ``shape`` lie in a canonical tensor of :meth:`turned`."""
+        """Return where the elements of a tensor of ``shape`` lie in a canonical tensor of :meth:`turned`."""
         sizes = [shape[axis] for axis in self.order]
         return np.arange(math.prod(shape)).reshape(sizes).transpose(np.argsort(self.order))
 
 
 def default_axes(rank: int) -> Axes:
-    """Those of ``default_place``."""
+    """Return the axes of ``default_place``: axis 1 as channels."""
     return Axes((1,), (0, *range(2, rank))) if rank > 1 else Axes((), tuple(range(rank)))
 
 
 def last_axis(rank: int) -> Axes:
-    """Those of the rows of a matrix, or of a stack of matrices."""
+    """Return the last axis as channels: the axes of the rows of a matrix, or of a stack of matrices."""
     return Axes((rank - 1,), tuple(range(rank - 1)))
 
 
 def operand_index(state: Rewrite, name: str, rank: int) -> np.ndarray:
-    """The index array of a tensor as an operand of an operator of ``rank`` axes."""
+    """Return the index array of a tensor as an operand of an operator of ``rank`` axes."""
     index = state.index(name)
     return index.reshape((1,) * (rank - index.ndim) + index.shape)
 
 
 def _split(state: Rewrite, name: str, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Channel and pixel of each element; constants have none of their own."""
+    """Return the channel and the pixel of each element; constants have none of their own."""
     _, _, height, width = state.shapes[state.held[name].tensor]
     return np.where(index == FILL, FILL, index // (height * width)), np.where(index == FILL, FILL,
                                                                               index % (height * width))
 
 
 def _changes(numbers: np.ndarray, axis: int) -> bool:
+    """Return whether numbers differ along an axis."""
     return bool((numbers != numbers.take([0], axis)).any())
 
 
 def lie_so(state: Rewrite, name: str, axes: Axes) -> bool:
-    """Whether a tensor lies with ``axes`` as they say: no channel depends on an axis of pixels, and no pixel on one of
-    channels."""
+    """Return whether a tensor lies with ``axes`` as they say.
+
+    Then no channel depends on an axis of pixels, and no pixel on an axis of channels."""
     channel, pixel = _split(state, name, operand_index(state, name, len(axes.order)))
     return not any(_changes(channel, axis) for axis in axes.pixels) and not any(
         _changes(pixel, axis) for axis in axes.channels)
 
 
 def axes_of(state: Rewrite, name: str, rank: int) -> Axes | None:
-    """The axes as a tensor lies, None where one of them is both."""
+    """Return the axes with which a tensor lies, None if an axis is one of channels and of pixels."""
     index = operand_index(state, name, rank)
     channel, pixel = _split(state, name, index)
     channels = [axis for axis in range(rank) if _changes(channel, axis)]
@@ -87,9 +90,10 @@ def axes_of(state: Rewrite, name: str, rank: int) -> Axes | None:
 
 def common_axes(state: Rewrite, names: Sequence[str], shape: Shape,
                 constants: Sequence[np.ndarray] = ()) -> Axes:
-    """The axes with which the fewest elements of tensors that broadcast to ``shape`` have to be moved, and of
-    ``constants`` the fewest are no number of a channel; of those the fewest vectors, and at last those that lie so by
-    default. Inputs that have no place yet lie as is wanted."""
+    """Return the axes with which tensors that broadcast to ``shape`` lie together at the least cost.
+
+    First the fewest elements have to be moved, and the fewest of ``constants`` are not one number for each channel.
+    Of equal ones the fewest vectors decide, and at last the default. Inputs that have no place yet lie as is wanted."""
     rank, decided = len(shape), [name for name in names if state.held[name].tensor not in state.unplaced]
     plain, full = default_axes(rank), [value.reshape((1,) * (rank - value.ndim) + value.shape) for value in constants]
 
@@ -108,12 +112,14 @@ def common_axes(state: Rewrite, names: Sequence[str], shape: Shape,
 
 
 def turned_values(values: np.ndarray, axes: Axes, shape: Shape) -> np.ndarray:
-    """``values`` that broadcast to ``shape`` as [1, channels, pixels]."""
+    """Return ``values`` that broadcast to ``shape`` as [1, channels, pixels]."""
     return np.broadcast_to(values, shape).transpose(axes.order).reshape(axes.turned(shape))
 
 
 def turn(state: Rewrite, name: str, made: str, axes: Axes, shape: Shape) -> str:
-    """The tensor or constant ``name``, which broadcasts to ``shape``, as ``made`` [1, channels, pixels]."""
+    """Declare the tensor or constant ``name``, which broadcasts to ``shape``, as ``made`` [1, channels, pixels].
+
+    Return ``made``."""
     if state.is_constant(name):
         state.know(made, turned_values(state.constant(name), axes, shape))
         return made

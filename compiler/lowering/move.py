@@ -1,5 +1,4 @@
-"""Lower operators that move elements: to index arrays, which cost nothing at run time until an operator needs an
-order."""
+"""Lower operators that move elements, to index arrays: these cost nothing at run time until an order is needed."""
 
 from __future__ import annotations
 
@@ -42,10 +41,10 @@ def alias(state: Rewrite, node: Node) -> None:
 
 
 def move(state: Rewrite, node: Node) -> None:
-    """Lower Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice, Split, Gather, Expand, Tile, DepthToSpace,
-    SpaceToDepth.
+    """Lower an operator that only moves elements, by running it on indices.
 
-    The operator itself is run on indices."""
+    These are Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice, Split, Gather, Expand, Tile, DepthToSpace and
+    SpaceToDepth."""
     _moved(state, node, {}, 0.0)
 
 

@@ -17,8 +17,10 @@ from weft.compiler.lowering.rewrite import NO_WINDOW, Rewrite
 
 
 def row_product(state: Rewrite, node: Node, left: np.ndarray, right: np.ndarray) -> bool:
-    """Lower the product of stacks of matrices, whose elements lie at ``left`` [..., rows, inner] and ``right`` [...,
-    inner, columns], where one is a row, or a column, and they do not lie as the array takes them. Whether it is so."""
+    """Lower the product of stacks of matrices of which one is a row, or a column; return whether it was lowered.
+
+    The elements lie at ``left`` [..., rows, inner] and ``right`` [..., inner, columns]. If they lie as the array
+    takes them, or neither is a row or column, nothing is done."""
     if state.in_bytes or min(left.shape[-2], right.shape[-1]) > 1:
         return False
     if _straight(state, node.input(0), left) and _straight(state, node.input(1), right):
@@ -46,7 +48,9 @@ def row_product(state: Rewrite, node: Node, left: np.ndarray, right: np.ndarray)
 
 
 def _without_factor(state: Rewrite, tensor: str) -> tuple[str, float]:
-    """Of a tensor that is another one times a number: that one, and the number, which the weights of the sum take."""
+    """Return (other tensor, number) if a tensor is another one times a number, else (the tensor, 1).
+
+    The weights of the sum take the number."""
     made = state.maker(tensor)
     if made is None or made.op != "Conv" or made.attributes["group"] != state.shapes[tensor][1]:
         return tensor, 1.0
@@ -58,7 +62,7 @@ def _without_factor(state: Rewrite, tensor: str) -> tuple[str, float]:
 
 
 def _straight(state: Rewrite, name: str, index: np.ndarray) -> bool:
-    """Whether rows are pixels and columns are channels in each matrix of a stack."""
+    """Return whether rows are pixels and columns are channels in each matrix of a stack."""
     _, _, height, width = state.shapes[state.held[name].tensor]
     channel, pixel = np.divmod(index, height * width)
     return bool((channel == channel[..., :1, :]).all() and (pixel == pixel[..., :1]).all())

@@ -1,10 +1,8 @@
-"""Where the elements of the network's inputs lie. The host packs them, so that any order is free: each input lies as
-the first operator that computes wants it.
+"""Where the elements of the network's inputs lie: each input lies as the first operator that computes wants it.
 
-What an operator wants is known at once where it has an order of its own, as a convolution or the product with a
-constant matrix. Others take what they are given: there an input has no place until the operator's turn comes, when it
-is known how the other operands lie.
-"""
+The host packs the inputs, so that any order is free. What an operator wants is known at once if it has an order of
+its own, as a convolution or the product with a constant matrix. Others take what they are given: then an input has
+no place until the operator's turn comes, when it is known how the other operands lie."""
 
 from __future__ import annotations
 
@@ -24,13 +22,14 @@ from weft.compiler.lowering.rewrite import Rewrite
 ROW_NORMS = ("LayerNormalization", "RMSNormalization")
 RECURRENT = ("GRU", "LSTM", "RNN")
 SEVERAL = ("Add", "Concat", "Div", "Max", "Mean", "Min", "Mul", "Sub", "Sum")
-"""Operators of several tensors, each of which lies as the others do."""
+"""The operators of several tensors, each of which lies as the others do."""
 
 
 def hold_input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Node]],
                ends: frozenset[str]) -> None:
-    """Hold an input as the first operator that computes wants it. So TensorFlow's channels, the last axis of the user's
-    array, lie as channels. ``ends``: the graph's outputs."""
+    """Hold an input as the first operator that computes wants it.
+
+    So TensorFlow's channels, the last axis of the user's array, lie as channels. ``ends``: the graph's outputs."""
     shape, elements, name = port.shape, np.arange(math.prod(port.shape)).reshape(port.shape), port.tensor
     while True:
         readers = consumers.get(name, [])
@@ -58,19 +57,23 @@ def hold_input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence
 
 
 def _reads_matrix(state: Rewrite, node: Node, name: str) -> bool:
-    """Whether a node wants the last axis of a tensor as channels: products of matrices, but for one with a constant on
-    its left side."""
+    """Return whether a node wants the last axis of a tensor as channels.
+
+    Products of matrices do, but for the right operand of a product whose left one is constant."""
     return node.op == "MatMul" and (node.input(0) == name or not state.is_constant(node.input(0)))
 
 
 def _takes_any_order(state: Rewrite, node: Node) -> bool:
+    """Return whether an operator takes its input as it is given."""
     row = ROWS[node.op]
     return row.elementwise or row.moves or row.scales or node.op in (*ROW_NORMS, *RECURRENT, *SEVERAL) or (
         node.op == "MatMul" and not any(map(state.is_constant, node.inputs)))
 
 
 def _place(state: Rewrite, tensor: str, position: np.ndarray, place: Shape) -> None:
-    """Lay an input out as the canonical shape ``place``; ``position`` of each of the user's elements in it."""
+    """Lay an input out as the canonical shape ``place``.
+
+    ``position``: the place of each of the user's elements in it."""
     state.unplaced.discard(tensor)
     state.shapes[tensor] = place
     state.fixed.add(tensor)
@@ -101,7 +104,7 @@ def place_rest(state: Rewrite) -> None:
 
 
 def _wanted(state: Rewrite, node: Node, number: int) -> Axes:
-    """The axes as a node wants its input ``number`` to lie."""
+    """Return the axes as a node wants its input ``number`` to lie."""
     shape = state.graph.shapes[node.input(number)]
     rank = len(shape)
     if node.op in RECURRENT or node.op in ROW_NORMS or _reads_matrix(state, node, node.input(number)):
@@ -119,8 +122,10 @@ def _wanted(state: Rewrite, node: Node, number: int) -> Axes:
 
 
 def _place_as(state: Rewrite, name: str, axes: Axes) -> None:
-    """Lay out the input of which ``name`` holds all elements, or some, so that ``name`` lies with ``axes``; its own
-    axes of which none or only one kind changes in ``name`` are of that kind."""
+    """Lay out the input that ``name`` holds, or a part of it, so that ``name`` lies with ``axes``.
+
+    If ``name`` holds only a part, an axis of the input of which no or one kind of axes changes in ``name`` is of
+    that kind."""
     tensor, index = state.held[name].tensor, state.index(name)
     own = state.graph.shapes[tensor]
     if index.size == math.prod(own) and np.array_equal(np.sort(index.ravel()), np.arange(index.size)):
@@ -138,7 +143,7 @@ def _place_as(state: Rewrite, name: str, axes: Axes) -> None:
 
 
 def _own_axes(index: np.ndarray, axes: Axes, shape: Shape) -> Axes:
-    """The axes of an input's ``shape``, of which ``index`` holds some elements that are to lie with ``axes``."""
+    """Return the axes of an input's ``shape``, some elements of which, ``index``, are to lie with ``axes``."""
     channels = []
     for axis, numbers in enumerate(np.unravel_index(np.maximum(index, 0), shape)):
         changes = [[bool((numbers != numbers.take([0], entry)).any()) for entry in kind] for kind in axes]
@@ -150,5 +155,5 @@ def _own_axes(index: np.ndarray, axes: Axes, shape: Shape) -> Axes:
 
 
 def placed_port(state: Rewrite, port: GraphPort) -> GraphPort:
-    """The port with the order in which its elements lie."""
+    """Return the port with the order in which its elements lie."""
     return dataclasses.replace(port, order=state.orders[port.tensor])
