@@ -29,8 +29,9 @@ def check_command(
                                                  "names, shapes and windows it must keep; default: none.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Whether a schedule holds together: boxes, transfers, buffers, order. Says core, workload and transfer of what is
-    wrong."""
+    """Whether a schedule holds together: boxes, transfers, buffers, order.
+
+    Says core, workload and transfer of what is wrong."""
     from weft.schedule.check import faults_of
     from weft.schedule.read import read_schedule
 

@@ -21,6 +21,7 @@ class Box(NamedTuple):
     upper: Point
 
     def __str__(self) -> str:
+        """Return the range as text."""
         return f"{list(self.lower)}..{list(self.upper)}"
 
     @property

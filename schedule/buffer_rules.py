@@ -49,7 +49,7 @@ def _delivery_faults(workload: Workload, tensor: Tensor) -> Iterator[Fault]:
 
 
 def weights_are_there(schedule: Schedule) -> Iterator[Fault]:
-    """A workload's weights are in its buffer as it starts, or come straight into WL0."""
+    """Require that a workload's weights are in its buffer as it starts, or come straight into WL0."""
     for workload in schedule.workloads():
         if workload.weight is None:
             continue
@@ -67,7 +67,7 @@ def weights_are_there(schedule: Schedule) -> Iterator[Fault]:
 
 
 def sources_are_senders(schedule: Schedule) -> Iterator[Fault]:
-    """A tensor's sources are its transfers, each from the core, layer and range that send it."""
+    """Require that a tensor's sources are its transfers, each from the core, layer and range that send it."""
     for workload in schedule.workloads():
         for tensor in workload.buffer:
             if tensor.kind == "ofmap":
@@ -160,8 +160,10 @@ def tensors_do_not_overlap(schedule: Schedule) -> Iterator[Fault]:
 
 
 def _spans(tensor: Tensor, rings: Sequence[tuple[int, int]], depth: int) -> list[tuple[int, int]]:
-    """Return the bytes (from, to) that a tensor takes: two spans where it goes round the end of its ring, the ring
-    where it is larger and streams through it, none where it does not fit."""
+    """Return the bytes (from, to) that a tensor takes.
+
+    Two spans where it goes round the end of its ring, the ring where it is larger and streams through it, none where
+    it does not fit."""
     address, size = tensor.address or 0, tensor.size_bits // 8
     base, length = next((ring for ring in reversed(rings) if ring[0] <= address), (0, 0 if rings else depth))
     end = address + size
@@ -185,7 +187,7 @@ def _overlaps(workload: Workload, spans: Sequence[tuple[tuple[int, int], Tensor]
 
 
 def sizes_hold_elements(schedule: Schedule) -> Iterator[Fault]:
-    """A tensor with a width of its elements has bytes for all of them, its channels aligned."""
+    """Require that a tensor with a width of its elements has bytes for all of them, its channels aligned."""
     if schedule.dialect == "older":
         return
     for workload in schedule.workloads():
@@ -218,7 +220,7 @@ def weight_places_do_not_overlap(schedule: Schedule) -> Iterator[Fault]:
 
 # -- over time ---------------------------------------------------------------------------------------------------------
 def tensors_stay(schedule: Schedule) -> Iterator[Fault]:
-    """A tensor that no DRAM can bring again stays in the buffer, where it is, until its reader has run."""
+    """Require that a tensor that no DRAM can bring again stays in the buffer, where it is, until its reader has run."""
     for core, workloads in schedule.cores.items():
         last: dict[object, tuple[int, Tensor]] = {}
         for index, workload in enumerate(workloads):
@@ -249,7 +251,7 @@ def _stay_faults(workload: Workload, tensor: Tensor, before: tuple[int, Tensor] 
 
 
 def _reader_faults(schedule: Schedule, core: int, workload: Workload, tensor: Tensor) -> Iterator[Fault]:
-    """An ifmap in the buffer is for a workload that has still to run, and has its range."""
+    """Require that an ifmap in the buffer is for a workload that has still to run, and has its range."""
     if tensor.reader is None:
         return
     reader = schedule.by_id.get(tensor.reader)

@@ -28,8 +28,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def faults_of(schedule: Schedule, network: Graph | None = None) -> list[Fault]:
-    """Return what is wrong in a schedule, at most MOST_FAULTS faults; nothing of one that holds together. With a
-    ``network`` it must be that one's too."""
+    """Return what is wrong in a schedule, at most MOST_FAULTS faults; nothing of one that holds together.
+
+    With a ``network`` it must be that one's too."""
     found = itertools.chain.from_iterable(rule(schedule) for rule in RULES)
     of_network = faults_of_network(schedule, network) if network is not None else ()
     return list(itertools.islice(itertools.chain(found, of_network), MOST_FAULTS))

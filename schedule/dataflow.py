@@ -42,8 +42,9 @@ def moved(box: Box, origin: Sequence[int], sign: int) -> Box:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A part of what a workload reads: ``sent`` in the coordinates of what ``producer`` makes, ``place`` in those of
-    the tensor that is read."""
+    """A part of what a workload reads.
+
+    ``sent`` in the coordinates of what ``producer`` makes, ``place`` in those of the tensor that is read."""
 
     producer: int
     sent: Box
@@ -52,8 +53,9 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Work:
-    """A workload: what layer ``layer`` saves as ``output``. A layer that saves twice is two of them; ``is_last``: the
-    one that takes the layer's time."""
+    """A workload: what layer ``layer`` saves as ``output``.
+
+    A layer that saves twice is two of them; ``is_last``: the one that takes the layer's time."""
 
     number: int
     layer: int
@@ -63,8 +65,10 @@ class Work:
 
 
 def works_of(layers: Sequence[Layer], lanes: int) -> list[Work]:
-    """Return the workloads of all layers, in order. A part of a tensor has the lanes that fill its last channel tile
-    too, where other parts follow: the machine writes whole vectors, and the tensor counts them as channels."""
+    """Return the workloads of all layers, in order.
+
+    A part of a tensor has the lanes that fill its last channel tile too, where other parts follow: the machine
+    writes whole vectors, and the tensor counts them as channels."""
     roots = {var.name: var for layer in layers for var in layer.vars if var.part is None}
     works: list[Work] = []
     for number, layer in enumerate(layers):

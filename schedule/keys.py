@@ -1,5 +1,7 @@
-"""Every key of a schedule's file: in which record it stands, its unit, its meaning. Which dialect has it, and of which
-type it is, say the records themselves (``today.py``, ``older.py``); docs/schedule-ir.md shows both as one table."""
+"""Every key of a schedule's file: in which record it stands, its unit, its meaning.
+
+Which dialect has it, and of which type it is, say the records themselves (``today.py``, ``older.py``);
+docs/schedule-ir.md shows both as one table."""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from weft.schedule import older, today
 
 
 class Record(NamedTuple):
-    """A kind of object in the file, with its types in both dialects: several where ``type`` tells them apart, none
-    where a dialect has no such object."""
+    """A kind of object in the file, with its types in both dialects.
+
+    Several where ``type`` tells them apart, none where a dialect has no such object."""
 
     today: tuple[type[msgspec.Struct], ...]
     older: tuple[type[msgspec.Struct], ...]

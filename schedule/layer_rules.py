@@ -42,7 +42,7 @@ def workloads_ascend(schedule: Schedule) -> Iterator[Fault]:
 
 
 def boxes_make_up_layers(schedule: Schedule) -> Iterator[Fault]:
-    """The boxes of a layer's workloads hold each element of its ofmap once."""
+    """Require that the boxes of a layer's workloads hold each element of its ofmap once."""
     for layer, workloads in schedule.layers.items():
         whole = hull(workload.box for workload in workloads)
         wrong = fault_of_cover((workload.box for workload in workloads), Box((0, 0, 0, 0), whole.upper))
@@ -96,7 +96,7 @@ def _channels(box: Box, axis: int) -> list[int]:
 
 
 def ofmap_sizes_fit(schedule: Schedule) -> Iterator[Fault]:
-    """The size of an ofmap is that of its box: eight bits an element, in today's dialect at least that."""
+    """Require that the size of an ofmap is that of its box: eight bits an element, in today's dialect at least that."""
     for workload in schedule.workloads():
         least = workload.box.volume * 8
         if workload.ofmap_bits < least or (schedule.dialect == "older" and workload.ofmap_bits != least):

@@ -22,6 +22,7 @@ class WorkloadId(NamedTuple):
     number: int
 
     def __str__(self) -> str:
+        """Return core and number in words."""
         return f"core {self.core}, workload {self.number}"
 
 
@@ -52,8 +53,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Source:
-    """A part of a tensor in the buffer, from ``core``. ``place`` is its range in the tensor; ``box`` its range in the
-    ofmap that it comes from, where the file says so."""
+    """A part of a tensor in the buffer, from ``core``.
+
+    ``place`` is its range in the tensor; ``box`` its range in the ofmap that it comes from, where the file says so."""
 
     core: int
     transfer: int
@@ -65,9 +67,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor in a core's buffer as a workload starts. ``reader``: the workload that an ifmap is for, where the file
-    says so. ``address`` in bytes, None where the file has none; ``block_kib``: the room that it takes, where the file
-    has no addresses."""
+    """A tensor in a core's buffer as a workload starts.
+
+    ``reader``: the workload that an ifmap is for, where the file says so. ``address`` in bytes, None where the file
+    has none; ``block_kib``: the room that it takes, where the file has no addresses."""
 
     kind: Literal["ifmap", "ofmap", "weight"]
     layer: str | None
@@ -98,8 +101,9 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Ifmap:
-    """What a workload reads of a feature map. ``last_producer``: the highest workload that makes some of it, where the
-    file says so."""
+    """What a workload reads of a feature map.
+
+    ``last_producer``: the highest workload that makes some of it, where the file says so."""
 
     box: Box
     transfers: tuple[int, ...]
@@ -116,8 +120,10 @@ class Ifmap:
 
 @dataclass(frozen=True)
 class Weight:
-    """A workload's weights. ``box`` [output channels, input channels, rows, columns], or [1, output channels, input
-    channels, rows x columns]; of a file that tells only output channels the rest is 0."""
+    """A workload's weights.
+
+    ``box`` [output channels, input channels, rows, columns], or [1, output channels, input channels, rows x
+    columns]; of a file that tells only output channels the rest is 0."""
 
     box: Box
     transfers: tuple[int, ...]
@@ -188,8 +194,10 @@ class DramWrite:
 
 @dataclass(frozen=True)
 class DramRead:
-    """A block that workloads read from DRAM; ``related``: the writes that made it, none of what the network is given.
-    ``box`` of a feature map: in the ofmap that it comes from (older dialect), or in the reader's ifmap (today's)."""
+    """A block that workloads read from DRAM.
+
+    ``related``: the writes that made it, none of what the network is given. ``box`` of a feature map: in the ofmap
+    that it comes from (older dialect), or in the reader's ifmap (today's)."""
 
     transfer: int
     is_weight: bool

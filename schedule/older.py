@@ -1,5 +1,7 @@
-"""The older dialect, which SET and Gemini publish: sizes in bits, one numbering of workloads over all cores, no
-addresses. Cores count the columns of DRAM at the left and right of the mesh: y * (xlen + 2) + x + 1."""
+"""The older dialect, which SET and Gemini publish.
+
+Sizes in bits, one numbering of workloads over all cores, no addresses. Cores count the columns of DRAM at the left
+and right of the mesh: y * (xlen + 2) + x + 1."""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ class Channels(Record, kw_only=True):
     upper: Coordinate
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a range that ends before it begins."""
+        """Raise ValueError for a range that ends before it begins."""
         check_range((self.lower,), (self.upper,))
 
 
@@ -114,7 +116,7 @@ class IfmapSource(Ranged, kw_only=True):
     type: Literal["core", "DRAM"]
 
     def __post_init__(self) -> None:
-        """Raises ValueError for ranges that end before they begin, or of different numbers of channels."""
+        """Raise ValueError for ranges that end before they begin, or of different numbers of channels."""
         check_range(self.lower, self.upper)
         check_range(self.channel[:1], self.channel[1:])
         if self.channel[1] - self.channel[0] != self.upper[1] - self.lower[1]:
@@ -172,7 +174,7 @@ class Workload(Record, kw_only=True):
     workload_id: Id
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a range that ends before it begins."""
+        """Raise ValueError for a range that ends before it begins."""
         check_range(*self.workload)
 
 

@@ -52,7 +52,9 @@ def _rooms(schedule: Schedule) -> Iterator[tuple[WorkloadId, WorkloadId]]:
 
 
 def own_results_are_kept(schedule: Schedule) -> Iterator[Fault]:
-    """What a core makes for itself has room as it is made: as an ofmap, or as the ifmap that it becomes."""
+    """Require that what a core makes for itself has room as it is made.
+
+    As an ofmap, or as the ifmap that it becomes."""
     for workload in schedule.workloads():
         kept = {transfer for tensor in workload.buffer for transfer in tensor.transfers}
         has_room = any(tensor.kind == "ofmap" and tensor.layer in (None, workload.layer) and schedule.dialect == "today"
@@ -66,7 +68,7 @@ def own_results_are_kept(schedule: Schedule) -> Iterator[Fault]:
 
 
 def orders_are_one_tensors(schedule: Schedule) -> Iterator[Fault]:
-    """A tensor has one number and one place in the queue to DRAM, in all snapshots of its core."""
+    """Require that a tensor has one number and one place in the queue to DRAM, in all snapshots of its core."""
     for workloads in schedule.cores.values():
         known: dict[int, tuple[int | None, tuple[int, ...]]] = {}
         for workload in workloads:

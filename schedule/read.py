@@ -14,6 +14,8 @@ from weft.support.strict_json import read_object
 
 DRAM_KEY = "-1"
 CORE_KEY = re.compile("0|[1-9][0-9]{0,4}")
+MOST_VALUES = 2_000_000
+"""Of a file: some fifteen seconds of reading and checking. The published schedules have a hundred thousand."""
 MOST_WORKLOADS = 100_000
 """Of all cores. The largest published schedule has some thousand."""
 
@@ -22,7 +24,8 @@ T = TypeVar("T")
 
 def read_schedule(path: Path) -> Schedule:
     """Return the schedule in a file. Raises WeftError, which names core, workload, transfer and key."""
-    values = read_object(path, "schedule file", "a JSON object of a mesh's schedule (docs/schedule-ir.md)", WAY_OUT)
+    values = read_object(path, "schedule file", "a JSON object of a mesh's schedule (docs/schedule-ir.md)", WAY_OUT,
+                         MOST_VALUES)
     return schedule_of(values)
 
 
@@ -54,7 +57,7 @@ def _records(values: dict[str, Any], top: type[Any], dram: type[Any],
 
 
 def _check_cores(cores: dict[str, Any]) -> None:
-    """Raises WeftError where a core has no list of workloads, no core is there, or there are too many workloads."""
+    """Raise WeftError where a core has no list of workloads, no core is there, or there are too many workloads."""
     for key, entries in cores.items():
         if not isinstance(entries, list):
             raise WeftError(explain(f"core {key}", type(entries).__name__, "a list of workloads", WAY_OUT))

@@ -40,7 +40,7 @@ class Ranged(Record, kw_only=True):
     upper: Corner
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a range that ends before it begins."""
+        """Raise ValueError for a range that ends before it begins."""
         check_range(self.lower, self.upper)
 
     @property
@@ -50,7 +50,7 @@ class Ranged(Record, kw_only=True):
 
 
 def check_range(lower: tuple[int, ...], upper: tuple[int, ...]) -> None:
-    """Raises ValueError for a range that ends before it begins."""
+    """Raise ValueError for a range that ends before it begins."""
     if any(low > high for low, high in zip(lower, upper, strict=True)):
         raise ValueError(f"a range {list(lower)}..{list(upper)} that ends before it begins")
 
@@ -59,8 +59,9 @@ T = TypeVar("T")
 
 
 def converted(values: Any, kind: type[T], where: str) -> T:
-    """Return the typed record. Raises WeftError, which names ``where`` it stands, the transfer, the key and what is
-    wrong there."""
+    """Return the typed record.
+
+    Raises WeftError, which names ``where`` it stands, the transfer, the key and what is wrong there."""
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
@@ -125,8 +126,9 @@ def _keys(kind: Any, path: str) -> str:
 
 
 def _type_at(kind: Any, path: str) -> Any:
-    """Return the type of the value at ``path``, as far as types tell: of a value in a list that of the list's
-    records, of one of several kinds of records the first."""
+    """Return the type of the value at ``path``, as far as types tell.
+
+    Of a value in a list that of the list's records, of one of several kinds of records the first."""
     for name in re.findall(r"[a-z_0-9]+", re.sub(r"\[[^]]*\]", "", path)):
         fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)} if _is_record(kind) else {}
         if name not in fields:

@@ -16,8 +16,9 @@ from weft.schedule.boxes import Box, hull
 
 def tiles_of(shape: LayerShape, tiling: Tiling, output: Var, cycles: int,
              padding: tuple[int, int, int, int]) -> dict[str, today.Tile]:
-    """Return the tiles of a layer that makes ``output``, by their keys; each takes the share of ``cycles`` that it has
-    of the elements."""
+    """Return the tiles of a layer that makes ``output``, by their keys.
+
+    Each takes the share of ``cycles`` that it has of the elements."""
     lanes = shape.arch.array_size
     stages = [list(steps) for _, steps in itertools.groupby(layer_steps(shape, tiling), key=lambda step: step.stage)]
     ofmaps = [elements(steps[0].region, output.channels, lanes) for steps in stages]

@@ -1,5 +1,6 @@
-"""Today's dialect, which the description of the Gemini scheduler's IR has: sizes in bytes, workloads numbered on each
-core, tensors with addresses. Cores count from 0."""
+"""Today's dialect, which the description of the Gemini scheduler's IR has.
+
+Sizes in bytes, workloads numbered on each core, tensors with addresses. Cores count from 0."""
 
 from __future__ import annotations
 
@@ -146,7 +147,7 @@ class Tile(Record, kw_only=True):
     tile_padding_tblr: Corner
 
     def __post_init__(self) -> None:
-        """Raises ValueError for ranges that end before they begin."""
+        """Raise ValueError for ranges that end before they begin."""
         check_range(self.ifmap_lower, self.ifmap_upper)
         check_range(self.ofmap_lower, self.ofmap_upper)
 
@@ -170,7 +171,7 @@ class Workload(Record, kw_only=True):
     workload_id: Id
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a range that ends before it begins."""
+        """Raise ValueError for a range that ends before it begins."""
         check_range(*self.workload)
 
 

@@ -62,7 +62,7 @@ def _piece_faults(schedule: Schedule, workload: Workload, piece: Piece) -> Itera
 
 
 def _size_faults(schedule: Schedule, bits: int, box: Box, where: WorkloadId, transfer: int) -> Iterator[Fault]:
-    """An element has eight bits, in today's dialect at least."""
+    """Require that an element has eight bits, in today's dialect at least."""
     least = box.volume * 8
     if bits < least or (schedule.dialect == "older" and bits != least):
         yield Fault("sizes", f"{bits} bits", f"{least} bits for {box.volume} elements", where, transfer=transfer,
@@ -102,7 +102,7 @@ def _stored_faults(schedule: Schedule, workload: Workload, piece: Piece, target:
 
 # -- DRAM --------------------------------------------------------------------------------------------------------------
 def writes_are_pieces(schedule: Schedule) -> Iterator[Fault]:
-    """A block that goes into DRAM is the piece that the workload sends there, and its readers name it."""
+    """Require that a block that goes into DRAM is the piece that the workload sends there, and its readers name it."""
     for block in schedule.writes:
         workload, piece = schedule.sent.get(block.transfer, (None, None))
         if workload is None or piece is None or all(target.workload is not None for target in piece.targets):
@@ -133,7 +133,7 @@ def _related_faults(schedule: Schedule, block: DramRead | DramWrite, key: str) -
 
 
 def reads_are_written(schedule: Schedule) -> Iterator[Fault]:
-    """A block that comes out of DRAM has readers, and its elements were written once by the blocks it names."""
+    """Require that what comes out of DRAM has readers, and was written once by the blocks that it names."""
     for block in schedule.reads:
         if not block.readers or len({reader.workload for reader in block.readers}) < len(block.readers):
             yield Fault("destinations", "one twice" if block.readers else "none", "each destination once, at least one",
@@ -168,8 +168,9 @@ def _written_faults(schedule: Schedule, block: DramRead) -> Iterator[Fault]:
 
 
 def _wrong(whole: Box, places: Sequence[Box]) -> tuple[tuple[int, ...], int] | None:
-    """Return the first element that is not written once, and how often it is; or of a block that lies beside the whole
-    its first element, and 0."""
+    """Return the first element that is not written once, and how often it is.
+
+    Or of a block that lies beside the whole its first element, and 0."""
     parts = list(map(whole.common, places))
     beside = next((place for place, part in zip(places, parts, strict=True) if part is None), None)
     return (beside.lower, 0) if beside else fault_of_cover(filter(None, parts), whole)
@@ -177,8 +178,10 @@ def _wrong(whole: Box, places: Sequence[Box]) -> tuple[tuple[int, ...], int] | N
 
 def _places(schedule: Schedule, block: DramRead, made: Sequence[DramWrite],
             layers: Sequence[str]) -> list[list[Box]]:
-    """Return where written blocks may lie in a block that is read: as they are, or, in today's dialect, where the
-    reader's ifmap joins the channels of several layers, moved by the channels of those before."""
+    """Return where written blocks may lie in a block that is read.
+
+    As they are, or, in today's dialect, where the reader's ifmap joins the channels of several layers, moved by the
+    channels of those before."""
     boxes = [write.box for write in made]
     if schedule.dialect == "older":
         return [boxes]
@@ -211,14 +214,18 @@ def reads_are_sent(schedule: Schedule) -> Iterator[Fault]:
 
 
 def weights_are_what_is_read(schedule: Schedule) -> Iterator[Fault]:
-    """The blocks that bring a workload's weights have their range."""
+    """Require that a block that brings a workload's weights alone has their range, and their size if it is told."""
     for workload in schedule.workloads():
-        for transfer in workload.weight.transfers if workload.weight else ():
-            block = schedule.read.get(transfer)
-            if workload.weight and block is not None and block.box != workload.weight.box \
-                    and len(workload.weight.transfers) == 1:
-                yield Fault("weights", f"range {workload.weight.box}", f"{block.box}, what DRAM sends", workload.id,
-                            workload.layer, transfer, "weight")
+        weight = workload.weight
+        block = schedule.read.get(weight.transfers[0]) if weight and len(weight.transfers) == 1 else None
+        if weight is None or block is None:
+            continue
+        if block.box != weight.box:
+            yield Fault("weights", f"range {weight.box}", f"{block.box}, what DRAM sends", workload.id, workload.layer,
+                        block.transfer, "weight")
+        if weight.size_bits not in (None, block.size_bits):
+            yield Fault("sizes", f"{weight.size_bits} bits", f"{block.size_bits} bits, what DRAM sends", workload.id,
+                        workload.layer, block.transfer, "weight.size")
 
 
 def last_producers_are_told(schedule: Schedule) -> Iterator[Fault]:

@@ -52,6 +52,7 @@ def schedule_text(products: Products) -> str:
 @dataclass
 class Entry:
     """A tensor of the buffer: the record but for what changes, and the workloads ``first`` to ``last`` that have it.
+
     ``readers``: those whose ifmap it is."""
 
     record: dict[str, Any]
@@ -97,8 +98,10 @@ class Writer:
         return var.vectors(self.lanes) * self.vector_bytes
 
     def rings(self, layer: int) -> dict[str, tuple[int, int]]:
-        """Return the rings of a layer's scratch in bytes, (address, size) by what streams through, and that of pinned
-        tensors."""
+        """Return the rings of a layer's scratch by what streams through, and that of pinned tensors.
+
+        A ring is (address, size) in bytes.
+        """
         shape, plan = self.plan.shapes[layer], self.plan.plans[layer]
         own, tiling, need = shape.layer, plan.tiling, plan.need
         streamed = [var.name for var in {var.name: var for var in own.inputs[1:]}.values()
@@ -159,7 +162,7 @@ class Writer:
 
     # -- what workloads read -------------------------------------------------------------------------------------------
     def _add_weights(self, work: Work) -> None:
-        """The block of DRAM that holds a convolution's weights, and their room in the buffer."""
+        """Add the block of DRAM that holds a convolution's weights, and their room in the buffer."""
         core, shape = self.layers[work.layer].core, self.plan.shapes[work.layer]
         if not isinstance(core, Convolution):
             return
@@ -219,7 +222,7 @@ class Writer:
                             size=piece.size, transfer_id=piece.transfer_id, type="core")
 
     def _add_pinned(self, work: Work, var: Var, sources: tuple[today.Source, ...], made: int) -> None:
-        """A pinned tensor is one tensor for all that read it."""
+        """Add a pinned tensor, which is one tensor for all that read it."""
         record = self._record(var, work.layer, "ifmap", tuple(source.transfer_id for source in sources), sources)
         entry = next((entry for entry in self.entries if entry.record == record), None)
         if entry is None:

@@ -10,7 +10,7 @@ from weft.schedule.keys import RECORDS, keys_of, meaning
 
 
 def schedule_keys() -> str:
-    """A row for each key of each record."""
+    """Return a row for each key of each record."""
     rows = []
     for record, kinds in RECORDS.items():
         now, before = keys_of(kinds.today), keys_of(kinds.older)

@@ -465,6 +465,12 @@ def small_tensor(values: Values, draw: random.Random) -> Named:
     return at(core, workload, "sizes")
 
 
+def more_weights(values: Values, draw: random.Random) -> Named:
+    core, workload = a_work(values, draw, lambda each: "weight" in each)
+    workload["weight"]["size"] += 1
+    return at(core, workload, "sizes", transfer=workload["weight"]["transfer_id"][0])
+
+
 def other_address(values: Values, draw: random.Random) -> Named:
     core, workload = a_work(values, draw, lambda each: any(not entry["newly_added"] for entry in each["buffer"]))
     draw.choice([entry for entry in workload["buffer"] if not entry["newly_added"]])["address"] += 1
@@ -518,5 +524,5 @@ BOTH: dict[str, Damage] = {damage.__name__: damage for damage in (
 OLDER_ALONE: dict[str, Damage] = {damage.__name__: damage for damage in (
     other_last_producer, other_block, room_of_another_ofmap)}
 TODAY_ALONE: dict[str, Damage] = {damage.__name__: damage for damage in (
-    overlap, beyond_the_buffer, wide_ring, small_tensor, other_address, not_so_new, other_order, lost_tile, loop_twice,
-    overlap_in_wl0)}
+    overlap, beyond_the_buffer, wide_ring, small_tensor, more_weights, other_address, not_so_new, other_order,
+    lost_tile, loop_twice, overlap_in_wl0)}

@@ -113,6 +113,13 @@ def test_work_is_linear_in_what_related_blocks_and_destinations_name() -> None:
     assert time.monotonic() - began < 10
 
 
+def test_too_many_values_are_refused_before_they_are_parsed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "schedule.json"
+    path.write_bytes(b'{"-1": [' + b"1," * 2_000_001 + b"1]}")
+    assert exit_code(["ir", "check", str(path)]) == 1
+    assert "more than 2000000 values" in capsys.readouterr().err
+
+
 def test_too_many_workloads_are_refused_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.schedule.read.MOST_WORKLOADS", 27)
     with pytest.raises(WeftError, match="28 workloads on 4 cores; allowed: 1 to 27"):
