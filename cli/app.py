@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from weft.cli import board
+from weft.cli import board, ir
 from weft.cli.archs import archs_command
 from weft.cli.compiling import compile_command
 from weft.cli.demo import demo_command
@@ -23,6 +23,7 @@ from weft.cli.inspecting import inspect_command
 from weft.cli.machines import disassemble_command, isa_command, resources_command, verilog_command
 from weft.cli.reporting import report_command
 from weft.cli.running import run_command
+from weft.cli.scheduling import schedule_command
 from weft.cli.values import insist_on_values
 from weft.cli.version import said_version
 from weft.support.errors import FINE, WeftError, explain
@@ -31,6 +32,7 @@ app = typer.Typer(name="weft", invoke_without_command=True, rich_markup_mode=Non
                   pretty_exceptions_enable=False,
                   help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
 app.add_typer(board.app, name="board")
+app.add_typer(ir.app, name="ir")
 
 app.command("compile")(compile_command)
 app.command("inspect")(inspect_command)
@@ -42,6 +44,7 @@ app.command("demo")(demo_command)
 app.command("verilog")(verilog_command)
 app.command("run")(run_command)
 app.command("estimate")(estimate_command)
+app.command("schedule")(schedule_command)
 app.command("resources")(resources_command)
 app.command("isa")(isa_command)
 app.command("disassemble")(disassemble_command)
@@ -64,8 +67,10 @@ def _version(wanted: bool) -> None:
 
 add_examples(app)
 add_examples(board.app, "board ")
+add_examples(ir.app, "ir ")
 add_summaries(app)
 add_summaries(board.app)
+add_summaries(ir.app)
 
 
 # -- a command line ----------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ EXAMPLES = {
     "resources": "weft resources -a pynq --part XC7A100T",
     "isa": "weft isa -a pynq",
     "disassemble": "weft disassemble build/model/model.tprog -a pynq",
+    "schedule": "weft schedule model.onnx -a pynq -o schedule.json",
+    "ir check": "weft ir check schedule.json --network model.onnx",
     "board list": "weft board list",
     "board build": "weft board build ecpix5 --mhz 50",
     "board flash": "weft board flash ecpix5",

@@ -18,6 +18,7 @@ import block_pages
 import board_pages
 import contract_tables
 import measured_tables
+import schedule_tables
 import typer
 import units_picture
 import zoo_docs
@@ -27,7 +28,8 @@ from weft.support.errors import WeftError, explain, run_script
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 MARKED = re.compile(r"<!-- generated: ([a-z_]+) -->\n(.*?)<!-- end -->", re.S)
-TABLES: dict[str, Callable[[], str]] = {**contract_tables.TABLES, **measured_tables.TABLES, **zoo_docs.TABLES}
+TABLES: dict[str, Callable[[], str]] = {**contract_tables.TABLES, **measured_tables.TABLES, **zoo_docs.TABLES,
+                                       **schedule_tables.TABLES}
 
 
 def filled(text: str) -> str:

@@ -29,10 +29,10 @@ class _Refused(ValueError):
     """An error whose text says what was found in a refused file."""
 
 
-def read_object(path: Path, what: str, allowed: str, way_out: str) -> dict[str, Any]:
+def read_object(path: Path, what: str, allowed: str, way_out: str, most_values: int = MOST_VALUES) -> dict[str, Any]:
     """Return the object in a file. Raise WeftError, in which ``what`` names the kind of file."""
     try:
-        return parse_object(_content(path))
+        return parse_object(_content(path), most_values)
     except FileNotFoundError:
         found = "no such file"
     except OSError as error:
@@ -42,10 +42,10 @@ def read_object(path: Path, what: str, allowed: str, way_out: str) -> dict[str, 
     raise WeftError(explain(f"{what} {path}", found, allowed, way_out))
 
 
-def parse_object(content: bytes) -> dict[str, Any]:
+def parse_object(content: bytes, most_values: int = MOST_VALUES) -> dict[str, Any]:
     """Return the object that is the whole of ``content``. Raise ValueError, which says what was found."""
-    if sum(map(content.count, _SEPARATORS)) > MOST_VALUES:
-        raise _Refused(f"more than {MOST_VALUES} values")
+    if sum(map(content.count, _SEPARATORS)) > most_values:
+        raise _Refused(f"more than {most_values} values")
     text = content.decode()
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_float=_float,

@@ -19,6 +19,7 @@ from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
+from weft.tb.bench import mesh_files
 
 Recipe = Callable[[Path], list[str]]
 """Writes files into a folder; returns the command line to run in it."""
@@ -81,13 +82,14 @@ def good() -> onnx.ModelProto:
 def compiled() -> Path:
     """Return a folder of good files for the machine `tiny`.
 
-    It has net.onnx, net.tmodel and its files, and echo.tmodel as original tools write it."""
+    It has net.onnx, net.tmodel and its files, net.json, a schedule, and echo.tmodel as original tools write it."""
     folder = Path(mkdtemp(prefix="hostile-"))
     onnx.save(good(), folder / "net.onnx")
     compile_model(folder / "net.onnx", Arch.load("tiny"), folder, calibration={"x": np.ones((1, 2, 4, 4))})
     _write_echo(folder, Arch.load("tiny"))
     np.savez(folder / "x.npz", x=np.ones(SHAPE, np.float32))
     np.save(folder / "x.npy", np.ones((4, 2), np.int16))
+    (folder / "net.json").write_text(json.dumps(mesh_files.today()))
     return folder
 
 

@@ -26,6 +26,7 @@ GOOD: dict[str, list[str]] = {
     "doctor": ["doctor"], "demo": ["demo", "-a", "tiny"], "verilog": ["verilog", "-a", "tiny", "-o", "out"], "run": RUN,
     "estimate": ESTIMATE, "resources": ["resources", "-a", "arty"], "isa": ["isa", "-a", "tiny"],
     "disassemble": ["disassemble", "net.tprog", "-a", "tiny"], "board list": ["board", "list"],
+    "ir check": ["ir", "check", "net.json"], "schedule": ["schedule", "net.onnx", "-a", "tiny", "-o", "new.json"],
     "board build": ["board", "build", "ecpix5"], "board flash": ["board", "flash", "ecpix5"],
     "board memory": ["board", "memory", "golden"]}
 """A command line of each command that nothing is wrong with, or nothing but what is asked last."""

@@ -25,6 +25,7 @@ WRITERS: dict[str, list[str]] = {
     "outputs": [*RUN, "--output"], "trace": [*ESTIMATE, "--trace"], "page": [*REPORT, "-o"],
     "page of compile": [*COMPILE, "--html"], "rows": [*COMPILE, "--report"], "machine": [*EXPLORE, "--output"],
     "picture": [*EXPLORE, "--plot"], "results": [*EXPLORE, "--results"],
+    "schedule": ["schedule", "net.onnx", "-a", "tiny", "-o"],
 }
 SUFFIXES = {"picture": ".svg"}
 

@@ -86,7 +86,7 @@ def test_table_fits_60_columns(weft: Weft, echo: Path, tmp_path: Path, monkeypat
 
 def test_help_fits_60_columns_and_is_not_cut(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    for name in ("", *EXAMPLES, "board"):
+    for name in ("", *EXAMPLES, "board", "ir"):
         said = weft(*name.split(), "--help").out
         assert max(map(len, said.splitlines())) <= 60, name
         assert "..." not in said.partition("Commands:")[2], name

@@ -121,19 +121,20 @@ WRONG: dict[str, tuple[object, ...]] = {
     "report": ("x.tmodel", "-o", "x.html"), "explore": ("x.onnx", "--part", "moon"), "doctor": ("--extra", "moon"),
     "board list": ("--colour",), "demo": ("-a", "pink"),
     "board build": ("moon",), "board flash": ("moon",),
-    "board memory": ("serial:/dev/null", "--board", "moon"),
+    "board memory": ("serial:/dev/null", "--board", "moon"), "ir check": ("x.json",),
+    "schedule": ("x.onnx", "-a", "pink", "-o", "x.json"),
 }
 """Command -> a mistake in what it is given, and nothing else."""
 
 
 def test_every_command_explains_a_mistake(fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four parts: what, found, allowed, way out; and nothing is left behind."""
-    from weft.cli import board
+    from weft.cli import board, ir
     from weft.cli.app import app
 
     monkeypatch.chdir(tmp_path)
-    infos = [*(("", info) for info in app.registered_commands), *(("board ", info) for info in
-                                                                 board.app.registered_commands)]
+    infos = [(prefix, info) for prefix, group in (("", app), ("board ", board.app), ("ir ", ir.app))
+             for info in group.registered_commands]
     names = {f"{prefix}{info.name or getattr(info.callback, '__name__', '')}" for prefix, info in infos}
     assert set(WRONG) == names
     for name, arguments in WRONG.items():
@@ -143,7 +144,7 @@ def test_every_command_explains_a_mistake(fails: Fails, tmp_path: Path, monkeypa
 
 
 def test_every_command_explains_an_unknown_option(fails: Fails) -> None:
-    for name in ("", "board", *WRONG):
+    for name in ("", "board", "ir", *WRONG):
         message = fails(*name.split(), "--moon")
         assert re.fullmatch(f"weft: command weft ?{name}: found .+; allowed: .+; way out: weft ?{name} --help",
                             message), (name, message)

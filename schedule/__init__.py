@@ -1,0 +1,1 @@
+"""Schedules of a mesh of cores as JSON: read, checked, written (docs/schedule-ir.md)."""
