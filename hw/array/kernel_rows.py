@@ -62,7 +62,7 @@ class KernelRows:
                      self.arriving.before.eq(self._before)]
 
     def _read(self, address: Value, there: Value, row: int) -> tuple[Value, Value]:
-        """Return the address that a row of taps reads in this step, that of ``row`` steps ago, and whether it is one."""
+        """Return the address that a row of taps reads in this step, that of ``row`` steps ago, and if it is one."""
         chain: list[tuple[Value, Value]] = [(address, there)]
         for step in range(1, row + 1):
             chain.append((Signal(len(address), reset_less=True, name=f"late_{row}_{step}"),
