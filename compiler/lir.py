@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from weft.compiler.errors import refuse
 from weft.hw.contract.instructions import SimdOpcode
+from weft.hw.contract.register_table import counted_rows
 from weft.hw.contract.registers import Register
 from weft.hw.contract.units import Memory
 from weft.hw.contract.walk import Walk
@@ -85,6 +86,15 @@ class MatMul(NamedTuple):
     def tap_origin(self) -> int:
         """The value of the Configure register of this name: 0 if all lanes are summed."""
         return dict(self.settings).get(Register.TAP_ORIGIN, 0)
+
+    @property
+    def read_walks(self) -> tuple[Walk, ...]:
+        """What of local memory is read: by a depthwise one for each row of taps that counts."""
+        if self.local_walk is None:
+            return ()
+        settings = dict(self.settings)
+        rows = counted_rows(settings.get(Register.TAP_ROWS, 1)) if self.tap_origin else (0,)
+        return tuple(self.local_walk.moved((row - rows[0]) * settings.get(Register.TAP_PITCH, 0)) for row in rows)
 
     @property
     def written_walk(self) -> Walk:

@@ -14,6 +14,7 @@ from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.places import Allocation
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
+from weft.hw.contract.register_table import tap_registers
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES, SchemeKind
 from weft.hw.contract.system import System
@@ -51,7 +52,7 @@ class _Checker:
             self.valid[DRAM0][place.base:place.base + place.size] = True
         self.allowed = SETTINGS[arch.scheme.kind]
         if arch.depthwise_taps:
-            taps = Register.TAP_ORIGIN.name, Register.TAP_DROPPED.name
+            taps = tuple(register.name for register in tap_registers(arch))
             self.allowed = {**self.allowed, MULTIPLIED: (*self.allowed[MULTIPLIED], *taps)}
         if arch.activation_tables:
             self.allowed = {**self.allowed, OUT: (*self.allowed[OUT], Register.ACTIVATION_TABLE.name)}
@@ -117,8 +118,8 @@ class _Checker:
         self._must_be_in(operation.local, LOCAL)
         self._must_be_in(operation.accumulator, ACCUMULATORS)
         self._settings(operation.settings, MULTIPLIED)
-        if operation.local_walk is not None:
-            self._read(LOCAL, operation.local_walk)
+        for walk in operation.read_walks:
+            self._read(LOCAL, walk)
         if operation.accumulate:
             self._read(ACCUMULATORS, operation.written_walk)
         self._write(ACCUMULATORS, operation.written_walk)

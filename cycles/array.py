@@ -12,7 +12,8 @@ from weft.cycles.memories import (
     local_bank,
     shares_bank,
 )
-from weft.cycles.state import BANKS, LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
+from weft.cycles.state import BANKS, CLIENT_COUNT, FURTHER_ROWS, LOAD_WEIGHT, MAT_MUL, MOST_PRODUCTS, NONE
+from weft.cycles.tap_rows import ask_for_rows, rows_served
 from weft.cycles.two_rows import ask_for_two_rows, step_two_rows
 from weft.hw.contract.timing import STARVATION_LIMIT
 
@@ -34,6 +35,8 @@ def ask(state, machine, now):
         ports.bank[number] = local_bank(machine, address0(unit, operation)) if reads else NONE
     if pauses(state, now):
         ports.bank[MAT_MUL] = NONE
+    if machine.kernel_rows > 1:
+        ask_for_rows(state, machine, may_go(state, now))
     if machine.weight_load_rows == 2:
         ask_for_two_rows(state, machine)
 
@@ -63,6 +66,13 @@ def pauses(state, now):
 
 
 @kernel
+def may_go(state, now):
+    """Whether MatMul's next vector waits for nothing but local memory."""
+    unit = state.units[MAT_MUL]
+    return unit.work != NONE and not pauses(state, now) and in_turn(state, MAT_MUL, state.queued[MAT_MUL, unit.work])
+
+
+@kernel
 def enters(state):
     """Tell whether MatMul's next vector loads the bias anew."""
     unit = state.units[MAT_MUL]
@@ -77,6 +87,9 @@ def count_patience(state, leaving):
     control, reads = state.control, state.ports[LOCAL_READS]
     control.starved = control.starved + 1 if control.contended and control.starved != STARVATION_LIMIT else 0
     control.contended = reads.bank[MAT_MUL] != NONE and shares_bank(reads, reads.bank[MAT_MUL], MAT_MUL)
+    for client in range(FURTHER_ROWS, CLIENT_COUNT):
+        if reads.bank[client] != NONE and shares_bank(reads, reads.bank[client], client):
+            control.contended = True
     if leaving != NONE and not control.contended:
         bank = leaving >> BANK_SHIFT
         control.contended = shares_bank(state.ports[ACCUMULATOR_WRITES], bank, NONE) or (
@@ -137,8 +150,11 @@ def step_mat_mul(state, machine, now):
     if unit.work != NONE:
         operation = state.queued[MAT_MUL, unit.work]
         unread = operation.zeroes or unit.extra > 0
-        goes = unread and not pauses(state, now) and in_turn(state, MAT_MUL, operation)
-        if goes or state.ports[LOCAL_READS].grant[MAT_MUL]:
+        if operation.tap_rows:
+            goes = rows_served(state, may_go(state, now))
+        else:
+            goes = (unread and may_go(state, now)) or state.ports[LOCAL_READS].grant[MAT_MUL] == 1
+        if goes:
             more = is_last(unit, operation) and unit.extra < operation.lag
             last = is_last(unit, operation) and not more
             bank = result_bank(machine, unit, operation)

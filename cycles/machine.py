@@ -15,7 +15,7 @@ MACHINE = np.dtype([(name, "i8") for name in (
     "local_banks", "accumulator_banks", "vector_bytes", "beat_bytes", "max_burst", "instruction_bytes",
     "stream_bytes", "lut_count", "product_latency", "bias_interval", "register_latency", "simd_latency", "simd_block",
     "dram_read_latency", "dram_write_latency", "dram_bursts", "slices", "decode_latency", "writer_vectors",
-    "shared_dram", "move_out_latency", "weight_load_rows", "places", "upper_places",
+    "shared_dram", "move_out_latency", "weight_load_rows", "kernel_rows", "places", "upper_places",
     "first_writer", "repeats",
 )])
 """What differs from machine to machine, and what the replay starts with; all else that is the same on every machine is
@@ -24,7 +24,8 @@ read from ``timing.py`` where it is used.
 ``product_latency``: MatMul's request to its sum;
 ``simd_latency``: issue to the result in the SIMD unit's queue; ``simd_block``: iterations of a SIMD loop that run
 together; ``move_out_latency``: a move-out's request to its row; ``slices``: 1 with register slices; ``shared_dram``:
-1 where both windows share a port; ``places`` of the column of weights, and those of its upper part;
+1 where both windows share a port; ``kernel_rows``: of a depthwise MatMul;
+``places`` of the column of weights, and those of its upper part;
 ``first_writer``: a unit, or NONE; ``repeats``: 1 where Repeats are expanded."""
 
 
@@ -44,7 +45,7 @@ def machine_record(arch: Arch, dram: IdealDram) -> np.void:
         "dram_bursts": dram.bursts, "slices": arch.register_slices,
         "decode_latency": timing.DECODE_LATENCY, "writer_vectors": timing.WRITER_VECTORS_AHEAD,
         "shared_dram": arch.shared_dram, "move_out_latency": timing.move_out_latency(arch),
-        "weight_load_rows": arch.weight_load_rows, "places": arch.array_size + 1,
+        "weight_load_rows": arch.weight_load_rows, "kernel_rows": arch.kernel_rows, "places": arch.array_size + 1,
         "upper_places": timing.upper_places(arch),
         "first_writer": NONE if first is None else UNIT_NAMES.index(first),
         "repeats": arch.repeat_depth > 0,

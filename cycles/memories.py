@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from weft.cycles.jit import kernel
-from weft.cycles.state import CLIENT_COUNT, MOVE_IN, NONE, SIMD
+from weft.cycles.state import CLIENT_COUNT, FURTHER_ROWS, MOVE_IN, NONE, SIMD
 
 LOCAL_READS, LOCAL_WRITES, ACCUMULATOR_READS, ACCUMULATOR_WRITES = range(4)
-"""The four kinds of ports. Clients have their unit's number; LOWER_WEIGHTS is a second one of LoadWeight."""
+"""The four kinds of ports. Clients have their unit's number; LOWER_WEIGHTS is a second one of LoadWeight, those from
+FURTHER_ROWS on are further ones of MatMul."""
 
 
 @kernel
@@ -25,7 +26,8 @@ def accumulator_bank(machine, address):
 def grant_local(ports, banks, favourite):
     """Grant one client for each bank of local memory, round robin.
 
-    ``favourite`` (NONE: nobody) is served whenever it asks."""
+    ``favourite`` (NONE: nobody) is served whenever it asks, as are further rows of taps, which never ask for a bank of
+    each other's or of MatMul's."""
     for bank in range(banks):
         ports.winner[bank] = NONE
     for client in range(CLIENT_COUNT):
@@ -38,6 +40,9 @@ def grant_local(ports, banks, favourite):
             ports.winner[bank] = client
     if favourite != NONE and ports.bank[favourite] != NONE:
         ports.winner[ports.bank[favourite]] = favourite
+    for client in range(FURTHER_ROWS, CLIENT_COUNT):
+        if ports.bank[client] != NONE:
+            ports.winner[ports.bank[client]] = client
     for bank in range(banks):
         winner = ports.winner[bank]
         if winner != NONE:

@@ -11,6 +11,7 @@ from weft.cycles.errors import refuse
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.instructions import DataFlow, Opcode, SimdOpcode, flag_bit, operand_of, simd_argument_count
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.register_table import tap_registers, tap_span
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory, unit_of_flow
@@ -28,7 +29,7 @@ WORK = np.dtype([
     ("instruction", "i4"), ("unit", "i1"), ("size", "i4"), ("rows", "i4"),
     *((f"{name}{operand}", kind) for operand in (0, 1) for name, kind in OPERAND),
     ("accumulate", "i1"), ("zeroes", "i1"), ("zero_bias", "i1"), ("swap", "i1"), ("enters", "i1"),
-    ("lag", "i1"), ("dropped", "i1"),
+    ("lag", "i1"), ("dropped", "i1"), ("tap_rows", "i1"), ("tap_pitch", "i4"),
     ("turn", "i4"),
     ("loop", "i1"), ("table", "i1"), ("body", "i4"), ("in_loop", "i1"), ("body_left", "i4"),
     ("window", "i8"), ("lookup", "i1"), ("left", "i1"), ("right", "i1"), ("destination", "i1"),
@@ -36,7 +37,9 @@ WORK = np.dtype([
 """One operation. Row r, vector k of operand n (0, 1) is at base + r x pitch + k x stride; all addresses lie in
 first..last of ``memory`` (NO_MEMORY: it names none). ``zeroes``: reads nothing. ``turn``: of a MatMul that swaps how
 many LoadWeights, of a LoadWeight how many of those MatMuls come before it. ``lag``: of a depthwise MatMul how many
-vectors its results lie behind those that are read, ``dropped``: how many at the end of each row are not written.
+vectors its results lie behind those that are read, ``dropped``: how many at the end of each row are not written;
+``tap_rows``: which of several rows of taps count, 0 where there are not several; they meet rows ``tap_pitch`` apart,
+each a vector behind the one before.
 ``loop``: a SIMD loop's header with a
 ``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
 the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale or
@@ -138,7 +141,7 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
     """Return the value of each Configure register that shapes operations, at every instruction."""
     shaping = (Register.MAT_MUL_ROWS, Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH,
                Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH,
-               Register.INPUT_SHIFT, Register.TAP_ORIGIN, Register.TAP_DROPPED,
+               Register.INPUT_SHIFT, *tap_registers(isa.arch),
                Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
     values = {}
     value = _field(Opcode.CONFIGURE, "value", operands)
@@ -297,7 +300,18 @@ def _taps(work: np.ndarray, arch: Arch, register: dict[Register, np.ndarray]) ->
     origin, dropped = (np.where(work["unit"] == UNIT_NAMES.index("mat_mul"), register[each][work["instruction"]], 0)
                        for each in (Register.TAP_ORIGIN, Register.TAP_DROPPED))
     depthwise = origin > 0
-    work["lag"], work["dropped"] = (arch.depthwise_taps - origin) * depthwise, dropped * depthwise
+    work["lag"], work["dropped"] = (arch.row_taps - origin) * depthwise, dropped * depthwise
+    if arch.kernel_rows > 1:
+        _tap_rows(work, arch, depthwise, *(np.where(depthwise, register[each][work["instruction"]], 0)
+                                           for each in (Register.TAP_ROWS, Register.TAP_PITCH)))
+
+
+def _tap_rows(work: np.ndarray, arch: Arch, depthwise: np.ndarray, rows: np.ndarray, pitch: np.ndarray) -> None:
+    """``rows``, ``pitch``: of ``depthwise`` MatMuls what TAP_ROWS and TAP_PITCH hold, else 0."""
+    work["zeroes"] |= depthwise & (rows == 0)
+    work["tap_rows"], work["tap_pitch"] = np.where(work["zeroes"] == 1, 0, rows), pitch
+    work["last0"] += tap_span(rows) * pitch
+    work["lag"] += depthwise * (arch.kernel_rows - 1)
 
 
 def passed_vectors(work: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from weft.cycles.litedram_state import CONTROLLER, DRAM
 from weft.cycles.program import NO_MEMORY, WORK
-from weft.hw.contract.arch import Arch, largest
+from weft.hw.contract.arch import MOST_KERNEL_ROWS, Arch, largest
 from weft.hw.contract.timing import (
     DECODE_LATENCY,
     LOCAL_READ_LATENCY,
@@ -26,8 +26,10 @@ from weft.hw.contract.units import UNIT_NAMES, UNITS, depths
 assert UNIT_NAMES == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "dram0_read", "dram0_write",
                       "dram1_read", "dram1_write", "dram_read", "dram_write")
 UNIT_COUNT = len(UNIT_NAMES)
-LOWER_WEIGHTS, CLIENT_COUNT = UNIT_COUNT, UNIT_COUNT + 1
-"""Of local memory. With two rows of weights a cycle the lower part of the column has a client of its own."""
+LOWER_WEIGHTS, FURTHER_ROWS = UNIT_COUNT, UNIT_COUNT + 1
+CLIENT_COUNT = FURTHER_ROWS + MOST_KERNEL_ROWS - 1
+"""Of local memory. With two rows of weights a cycle the lower part of the column has a client of its own, and further
+rows of taps of a MatMul have one each, from FURTHER_ROWS on."""
 SLOTS = max(unit.deep.outstanding for unit in UNITS.values())
 NONE, LATER = -1, 1 << 62
 
@@ -39,7 +41,8 @@ UNIT = np.dtype([
     ("queue", "i8"), ("outstanding", "i8"),
     ("issued", "i8"), ("taken", "i8"), ("done", "i8"), ("taken_now", "i8"), ("done_now", "i8"), ("heard", "i8"),
     ("stored_from", "i8", SLOTS), ("there_from", "i8"), ("waits_for", "i8"), ("needed", "i8", (SLOTS, UNIT_COUNT)),
-    ("work", "i8"), ("vector", "i8"), ("row", "i8"), ("extra", "i8"), ("may_start", "i8"),
+    ("work", "i8"), ("vector", "i8"), ("row", "i8"), ("extra", "i8"), ("before", "i8"),
+    ("may_start", "i8"),
     ("left", "i8"), ("ahead", "i8"), ("asked", "i8"), ("head", "i8"), ("heads", "i8"),
 ])
 """A unit and its queue. ``issued``, ``taken``, ``done``: how many of its operations are; ``*_now``: at the end of this
@@ -47,7 +50,8 @@ cycle, which others see from the next one on; ``heard``: how many the interlock 
 each can be fetched at the earliest, ``there_from``: when the next one stands at the head. ``needed`` [operation %
 SLOTS, unit]: how many operations of that unit must be done; the units before ``waits_for`` are known to be that far.
 ``work``: the place in ``queued`` of the operation whose addresses are made, NONE if none, and its current ``row`` and
-``vector``; ``extra``: LoadWeight's row of zeros is due, or so many results went behind a MatMul's last vector.
+``vector``; ``extra``: LoadWeight's row of zeros is due, or so many results went behind a MatMul's last vector;
+``before``: of which rows of taps its vector was read in earlier cycles, a bit each.
 
 With register slices ``may_start``: whether the next operation was offered in the last cycle; and addresses are made
 ``ahead`` of requests (how many are), with so many ``left`` of the last operation. ``asked``: the first of them was

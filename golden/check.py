@@ -107,6 +107,12 @@ class Checker:
         yield from self.walk("local", operation.local)
         yield from self.walk("accumulator", operation.accumulator)
 
+    def depthwise(self, operation: Depthwise) -> Iterator[Cause]:
+        """Yield the causes against a depthwise MatMul: each of its rows of taps has a walk of its own."""
+        yield from self.mat_mul(operation)
+        for row in operation.rows:
+            yield from self.walk("local", operation.met(row))
+
     def data_move(self, operation: DataMove) -> Iterator[Cause]:
         """Yield the causes against a DataMove."""
         yield from self.walk("local", operation.local)
@@ -192,7 +198,7 @@ SIMD_OPCODES = {int(opcode): opcode for opcode in SimdOpcode}
 CHECK: dict[type, Callable[[Checker, Any], Iterator[Cause]]] = {
     NoOp: Checker.no_op,
     MatMul: Checker.mat_mul,
-    Depthwise: Checker.mat_mul,
+    Depthwise: Checker.depthwise,
     DataMove: Checker.data_move,
     LoadWeight: Checker.load_weight,
     LoadLut: Checker.load_lut,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, operand_of
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.register_table import counted_rows
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.walk import Walk
@@ -31,13 +32,21 @@ class Depthwise(NamedTuple):
     """A decoded MatMul of a depthwise pass, in which each lane keeps to itself."""
 
     local: Walk | None
-    """The walk through local memory; None: the input is zero."""
+    """The walk through local memory that the first row of taps that counts takes; None: the input is zero."""
     accumulator: Walk
     accumulate: bool
     origin: int
     """The tap, counted from 0, that meets the vector itself."""
     dropped: int
     """The results at the end of each row that are not written."""
+    rows: tuple[int, ...] = (0,)
+    """The rows of taps that count, ascending."""
+    pitch: int = 0
+    """Vectors from what a row of taps meets to what the next one meets."""
+
+    def met(self, row: int) -> Walk | None:
+        """Return the walk of a row of taps that counts."""
+        return self.local and self.local.moved((row - self.rows[0]) * self.pitch)
 
 
 class DataMove(NamedTuple):
@@ -145,7 +154,11 @@ class Decoder:
                                 self.registers[Register.MAT_MUL_ACCUMULATOR_PITCH])
         plain = MatMul(local, accumulator, instruction.flag("accumulate"))
         origin = self.registers.get(Register.TAP_ORIGIN, 0)
-        return Depthwise(*plain, origin - 1, self.registers[Register.TAP_DROPPED]) if origin else plain
+        if not origin:
+            return plain
+        return Depthwise(*plain, origin - 1, self.registers[Register.TAP_DROPPED],
+                         counted_rows(self.registers.get(Register.TAP_ROWS, 1)),
+                         self.registers.get(Register.TAP_PITCH, 0))
 
     def data_move(self, instruction: Instruction) -> DataMove:
         """Return a DataMove decoded."""

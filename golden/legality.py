@@ -15,6 +15,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, flag_bit, simd_argument_count
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.register_table import tap_span
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.walk import Walk
@@ -151,12 +152,20 @@ class _Table:
         local = ((mat_mul & ~self._flag(Opcode.MAT_MUL, "zeroes")) | move
                  | (load & ~self._flag(Opcode.LOAD_WEIGHT, "zeroes")) | (opcode == Opcode.LOAD_LUT)
                  | (opcode == Opcode.LOAD_SCALE) | (opcode == Opcode.LOAD_ACTIVATION_TABLE))
+        beyond = np.where(mat_mul, self._tap_reach(), 0)
         depth: np.ndarray = np.full(16, arch.accumulator_depth, np.int64)
         for flow in DataFlow:
             depth[flow] = getattr(arch, f"{flow.far_memory}_depth")
         far_depth = np.where(move, depth[flags], arch.accumulator_depth)
-        return ((local & (self._last(0, size, rows, near) >= arch.local_depth))
+        return ((local & (self._last(0, size, rows, near) + beyond >= arch.local_depth))
                 | ((mat_mul | move) & (self._last(1, size, rows, far) >= far_depth)))
+
+    def _tap_reach(self) -> Any:
+        """Vectors by which the last row of taps that counts lies behind the first one, in depthwise MatMuls."""
+        if self.arch.kernel_rows < 2:
+            return 0
+        rows, pitch = self.register(Register.TAP_ROWS), self.register(Register.TAP_PITCH)
+        return np.where(self.register(Register.TAP_ORIGIN) > 0, tap_span(rows) * pitch, 0)
 
     def dram_walks(self) -> np.ndarray:
         """Return DRAM_WALK [n] of each DataMove from or to a DRAM."""

@@ -6,7 +6,6 @@ legal, ``simd`` and ``alu`` compute the SIMD unit's results, ``dram`` is the mem
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -177,31 +176,33 @@ class Machine:
         return numbers.mac(activations, self.weights[1:], bias)
 
     def depthwise(self, operation: Depthwise) -> None:
-        """Run a depthwise pass: each lane's sum over the taps of its neighbours in the row.
+        """Run a depthwise pass: each lane's sum over the taps of its neighbours.
 
-        Beyond the row neighbours are zero."""
+        These lie in the row, and in the rows below it that count. Beyond a row neighbours are zero."""
         walk = operation.accumulator
         bias = self._column_sums(None, 1)[0]
-        zeros = np.broadcast_to(bias, (walk.size, len(bias)))
-        inputs = itertools.repeat(None, walk.rows) if operation.local is None else operation.local.slices()
-        for source, where in zip(inputs, walk.slices(), strict=True):
-            values = zeros if source is None else self._tap_sums(self._activations(source), operation.origin, bias)
+        met = {row: source.slices() for row in operation.rows if (source := operation.met(row)) is not None}
+        for where in walk.slices():
+            rows = np.zeros((self.arch.kernel_rows, walk.size, len(bias)), np.int64)
+            for row, sources in met.items():
+                rows[row] = self._activations(next(sources))
+            values = self._tap_sums(rows, operation.origin, bias)
             written = max(0, walk.size - operation.dropped)
             self.store(slice(where.start, where.start + written * walk.stride, walk.stride), values[:written],
                        operation.accumulate)
         self.counters["mat_mul_vectors"] += walk.size * walk.rows
 
-    def _tap_sums(self, row: np.ndarray, origin: int, bias: np.ndarray) -> np.ndarray:
-        """Return the sums [size, lanes] of a ``row`` of activations [size, lanes].
+    def _tap_sums(self, rows: np.ndarray, origin: int, bias: np.ndarray) -> np.ndarray:
+        """Return the sums [size, lanes] of what each row of taps meets, ``rows`` [kernel rows, size, lanes].
 
         A tap has ``tap_rows`` rows of weights, and each of as many adjacent lanes has one of them: all of them add to
         all of these lanes."""
-        taps, sides = self.arch.depthwise_taps, self.arch.tap_rows
-        beyond = np.pad(row, ((origin, taps - 1 - origin), (0, 0)))
-        sums = np.empty((len(row), len(bias)), bias.dtype)
+        taps, sides, size = self.arch.row_taps, self.arch.tap_rows, rows.shape[1]
+        beyond = np.pad(rows, ((0, 0), (origin, taps - 1 - origin), (0, 0)))
+        sums = np.empty((size, len(bias)), bias.dtype)
         for lane in range(len(bias)):
             first = lane // sides * sides
-            met = [beyond[tap:tap + len(row), first + side] for tap in range(taps) for side in range(sides)]
+            met = [row[tap:tap + size, first + side] for row in beyond for tap in range(taps) for side in range(sides)]
             sums[:, lane] = self.arch.scheme.mac(np.stack(met, axis=1), self.weights[1:1 + len(met), lane:lane + 1],
                                                  bias[lane:lane + 1])[:, 0]
         return sums

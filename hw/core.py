@@ -91,8 +91,12 @@ class Core(wiring.Component):
                  for name in clients(arch, Memory.LOCAL, writes=False)}
         if arch.weight_load_rows == 2:
             reads["lower_weights"] = units["load_weight"].lower_read
+        beside = [f"local_read_{row}" for row in range(1, arch.kernel_rows)]  # of MatMul, for other rows of taps
+        reads |= {name: getattr(units["mat_mul"], name) for name in beside}
+        ports_of = (*units, "scales", "lower_weights", *beside)
         writes = {name: units[name].local_write for name in clients(arch, Memory.LOCAL, writes=True)}
-        m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), "mat_mul", arch.scheme.writes_first)
+        m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), "mat_mul", arch.scheme.writes_first,
+                                                 tuple(beside))
         readers = clients(arch, Memory.ACCUMULATORS, writes=False)
         writers = tuple(name for name in clients(arch, Memory.ACCUMULATORS, writes=True) if name != "mat_mul")
         m.submodules.requantizer = requantizer = Requantizer(arch, readers)
@@ -126,7 +130,7 @@ class Core(wiring.Component):
             connect(m, units[name].accumulator_write, getattr(rescaler, name))
         self._connect_array(m, array, units["load_weight"], units["mat_mul"])
         self._connect_buses(m, program, units)
-        moving = [(reads | writes)[name] for name in (*units, "scales", "lower_weights") if name in reads | writes]
+        moving = [(reads | writes)[name] for name in ports_of if name in reads | writes]
         self._supervise(m, supervisor, program, fetch, fetching, decoder, interlock, units, moving)
         if arch.sampler:
             m.submodules.sampler = sampler = Sampler(arch)
@@ -156,6 +160,8 @@ class Core(wiring.Component):
         ]
         if self._arch.depthwise_taps:
             m.d.comb += [array.depthwise.eq(mat_mul.depthwise), array.taps.eq(mat_mul.taps)]
+        for row in range(1, self._arch.kernel_rows):
+            m.d.comb += getattr(array, f"activation_{row}").eq(getattr(mat_mul, f"activation_{row}"))
         if self._arch.weight_load_rows == 2:
             m.d.comb += [array.through.eq(load_weight.through), array.lower_weight.eq(load_weight.lower_weight)]
 

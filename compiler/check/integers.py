@@ -10,7 +10,7 @@ from weft.compiler.layers.hir import Convolution, Layer
 from weft.compiler.layers.taps import Steps
 from weft.compiler.quantize.consts import Consts, LayerConsts, WeightTile
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
-from weft.hw.contract.arch import MOST_TAPS, Arch
+from weft.hw.contract.arch import ROW_TAPS, Arch
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
 MULTIPLIER_BYTES = 3
@@ -85,9 +85,11 @@ def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
 def _add_pass(weights: np.ndarray, tile: WeightTile, rows: np.ndarray, step: int) -> None:
     """Add the weights of a depthwise pass to [output lanes, input lanes, height, width].
 
-    The last of its rows belong to its last tap; each tap has one row, or two that lanes alternate in."""
+    In each row of the kernel the last of its rows belong to its last tap; each tap has one row, or two that lanes
+    alternate in."""
     lanes = np.arange(rows.shape[1])
-    for number in range(tile.taps):
-        sides = len(rows) // MOST_TAPS
-        own = rows[len(rows) - (tile.taps - number) * sides:][:sides]
-        weights[lanes, lanes, tile.tap[0], tile.tap[1] + number * step] += own[lanes % sides, lanes]
+    for row, of_row in enumerate(np.split(rows, tile.kernel_rows)):
+        sides = len(of_row) // ROW_TAPS
+        for number in range(tile.taps):
+            own = of_row[len(of_row) - (tile.taps - number) * sides:][:sides]
+            weights[lanes, lanes, tile.tap[0] + row, tile.tap[1] + number * step] += own[lanes % sides, lanes]

@@ -8,6 +8,7 @@ from weft.compiler import lir
 from weft.compiler.backend.encode import FLOWS
 from weft.golden import decode
 from weft.golden.machine import EXECUTE, Machine
+from weft.hw.contract.register_table import counted_rows
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.walk import Walk
@@ -26,7 +27,9 @@ def _mat_mul(operation: lir.MatMul) -> decode.MatMul | decode.Depthwise:
     plain = decode.MatMul(operation.local_walk, operation.accumulator_walk, operation.accumulate)
     if not operation.tap_origin:
         return plain
-    return decode.Depthwise(*plain, operation.tap_origin - 1, dict(operation.settings)[Register.TAP_DROPPED])
+    settings = dict(operation.settings)
+    return decode.Depthwise(*plain, operation.tap_origin - 1, settings[Register.TAP_DROPPED],
+                            counted_rows(settings.get(Register.TAP_ROWS, 1)), settings.get(Register.TAP_PITCH, 0))
 
 
 def _load_weight(operation: lir.LoadWeight) -> decode.LoadWeight:

@@ -1,11 +1,12 @@
 """Depthwise convolutions as passes: which taps of the kernel one MatMul takes, and how it walks along a row.
 
-A pass takes up to ``depthwise_taps`` taps of one row of the kernel. Its input advances by the same number of vectors
-from tap to tap and from result to result: with a stride of 2 it takes every other tap, with a dilation of 2 it makes
-every other result."""
+A pass takes up to ``row_taps`` taps of one row of the kernel, and the same taps of up to ``kernel_rows`` rows. Its
+input advances by the same number of vectors from tap to tap and from result to result: with a stride of 2 it takes
+every other tap, with a dilation of 2 it makes every other result."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -21,10 +22,11 @@ class Pass(NamedTuple):
     """The taps of the kernel that one MatMul takes.
 
     They are ``tap`` (row, column) and those after it in its row, ``Steps.taps`` columns apart; ``taps`` of them in
-    all."""
+    each of ``rows`` rows, that one and those below it."""
 
     tap: Size
     taps: int
+    rows: int = 1
 
 
 class Steps(NamedTuple):
@@ -56,6 +58,34 @@ class Row(NamedTuple):
     def covers(self, results: int) -> bool:
         """Tell whether the row writes all of ``results`` columns, from the first on."""
         return self.size - self.dropped == results
+
+
+class Lines(NamedTuple):
+    """Rows ``low`` to ``high`` (half open) of the result, to which ``rows`` of a pass add, counted from its first."""
+
+    low: int
+    high: int
+    rows: tuple[int, ...]
+
+    @property
+    def mask(self) -> int:
+        """As TAP_ROWS has it."""
+        return sum(1 << row for row in self.rows)
+
+
+def lines(window: Window, part: Pass, results: tuple[int, int], height: int) -> list[Lines]:
+    """Return the rows of the ``results`` (half open), grouped by which rows of the pass fall into the image.
+
+    The image has ``height`` rows. Each group is a MatMul; results into which no row falls are left out."""
+    def falls(result: int) -> tuple[int, ...]:
+        first = result * window.strides[0] - window.pads[0] + part.tap[0] * window.dilations[0]
+        return tuple(row for row in range(part.rows) if 0 <= first + row * window.dilations[0] < height)
+
+    found = []
+    for rows, group in itertools.groupby(range(*results), falls):
+        alike = [*group]
+        found += [Lines(alike[0], alike[-1] + 1, rows)] if rows else []
+    return found
 
 
 def rows(window: Window, part: Pass, results: tuple[int, int], inputs: tuple[int, int]) -> Iterator[Row]:
@@ -116,19 +146,21 @@ def passes(core: Convolution, arch: Arch) -> list[Pass]:
     for phase in range(min(steps.taps, window.kernel[1])):
         columns = list(range(phase, window.kernel[1], steps.taps))
         while columns:
-            count = next(count for count in range(min(arch.depthwise_taps, len(columns)), 0, -1)
+            count = next(count for count in range(min(arch.row_taps, len(columns)), 0, -1)
                          if makes_all(window, Pass((0, columns[0]), count), width, source))
             found.append((columns[0], count))
             columns = columns[count:]
-    taken = [Pass((row, column), count) for row in range(window.kernel[0]) for column, count in found]
+    height = window.kernel[0]
+    taken = [Pass((row, column), count, min(arch.kernel_rows, height - row))
+             for row in range(0, height, arch.kernel_rows) for column, count in found]
     return sorted(taken, key=lambda part: not covers_all(core, part))
 
 
 def covers_all(core: Convolution, part: Pass) -> bool:
     """Tell whether a pass writes every pixel of the result."""
     window, height = core.window, core.size[0]
-    return (window.outputs(0, part.tap[0], 0, height, core.input.size[0]) == (0, height)
-            and covers_columns(window, part, core.size[1], core.input.size[1]))
+    covered = sum(each.high - each.low for each in lines(window, part, (0, height), core.input.size[0]))
+    return covered == height and covers_columns(window, part, core.size[1], core.input.size[1])
 
 
 def paying_passes(core: Convolution, alike: bool, arch: Arch) -> list[Pass]:
@@ -140,18 +172,19 @@ def paying_passes(core: Convolution, alike: bool, arch: Arch) -> list[Pass]:
     found, window = passes(core, arch), core.window
     spans = [[high - low for low, high in (window.outputs(axis, tap, 0, core.size[axis], core.input.size[axis])
                                            for tap in range(window.kernel[axis]))] for axis in range(2)]
-    tap_load, load = (1, 1) if alike else (load_cycles(arch), load_weight_cycles(arch, arch.array_size + 1))
+    load = 1 if alike else load_weight_cycles(arch, arch.array_size + 1)
     apart = sum(max(down * along, load) for down in spans[0] for along in spans[1])
-    together = sum(max(vectors(core, part), tap_load) + arch.depthwise_taps - 1 for part in found)
+    together = sum(max(vectors(core, part), 1 if alike else load_cycles(part.rows, arch)) + arch.row_taps - 1
+                   for part in found)
     return found if together < apart else []
 
 
 def vectors(core: Convolution, part: Pass) -> int:
     """Return the vectors of one channel tile that a pass over the whole image sends through the array."""
-    low, high = core.window.outputs(0, part.tap[0], 0, core.size[0], core.input.size[0])
-    return (high - low) * sum(row.size for row in rows(core.window, part, (0, core.size[1]), (0, core.input.size[1])))
+    down = sum(each.high - each.low for each in lines(core.window, part, (0, core.size[0]), core.input.size[0]))
+    return down * sum(row.size for row in rows(core.window, part, (0, core.size[1]), (0, core.input.size[1])))
 
 
-def load_cycles(arch: Arch) -> int:
-    """Return the cycles that loading the weights of a pass and its bias row takes."""
-    return load_weight_cycles(arch, arch.depthwise_taps * arch.tap_rows + 1)
+def load_cycles(rows: int, arch: Arch) -> int:
+    """Return the cycles that loading the weights of a pass over ``rows`` kernel rows and its bias row takes."""
+    return load_weight_cycles(arch, rows * arch.row_taps * arch.tap_rows + 1)

@@ -35,14 +35,15 @@ KEYS = 2
 class WeightTile(NamedTuple):
     """A tile of weights in DRAM1; ``offset`` of its first row in vectors from the start of the layer's weights.
 
-    In a depthwise pass it has ``taps`` taps from ``tap`` on; ``taps`` is 0 for a tile that joins all lanes by one
-    tap."""
+    In a depthwise pass it has ``taps`` taps from ``tap`` on, in each of ``kernel_rows`` rows; ``taps`` is 0 for a tile
+    that joins all lanes by one tap."""
 
     input_tile: int
     tap: Size
     offset: int
     rows: int
     taps: int = 0
+    kernel_rows: int = 1
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,7 @@ def _encode_passes(core: Convolution, own: LayerIntegers, found: Sequence[Pass],
                   for dense in ([kernel] if biased else weight_parts(kernel)) for part in found]
         stored = [(part, rows) for part, rows in stored if rows.any()]
         kept, places = _share_repeats(*_stacked([rows for _, rows in stored], lanes), offset)
-        own_tiles = tuple(WeightTile(output, part.tap, place, len(rows), part.taps)
+        own_tiles = tuple(WeightTile(output, part.tap, place, len(rows), part.taps, part.rows)
                           for (part, rows), place in zip(stored, places.tolist(), strict=True))
         vectors.append(kept)
         offset += len(kept)
@@ -294,18 +295,22 @@ def _pass_rows(kernel: np.ndarray, part: Pass, step: int, arch: Arch) -> np.ndar
     """Return the rows [rows, lanes] of a pass, from the ``kernel`` [lanes, height, width].
 
     Taps that the pass lacks come first, so that its results come soon."""
-    taps, sides = arch.depthwise_taps, arch.tap_rows
-    columns = part.tap[1] + step * np.arange(part.taps)
-    rows = np.zeros((taps, sides, arch.array_size), np.int64)
+    taps, sides = arch.row_taps, arch.tap_rows
+    columns, first = part.tap[1] + step * np.arange(part.taps), part.tap[0]
+    rows = np.zeros((part.rows, taps, sides, arch.array_size), np.int64)
     for side in range(sides):
-        rows[taps - part.taps:, side, side::sides] = kernel[side::sides, part.tap[0], columns].T
+        own = kernel[side::sides, first:first + part.rows, columns]  # [lanes, kernel rows, taps]
+        rows[:, taps - part.taps:, side, side::sides] = own.transpose(1, 2, 0)
     return rows.reshape(-1, arch.array_size)
 
 
 def _stacked(tiles: list[np.ndarray], lanes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the weight tiles of one output and one input tile in the form that :func:`_share_repeats` takes."""
     rows = np.array([len(tile) for tile in tiles], np.int64)
-    return np.array(tiles, np.int64).reshape(len(tiles), -1 if tiles else 1, lanes), np.zeros_like(rows), rows
+    stored = np.zeros((len(tiles), int(rows.max(initial=1)), lanes), np.int64)
+    for tile, own in zip(tiles, stored, strict=True):
+        own[:len(tile)] = tile
+    return stored, np.zeros_like(rows), rows
 
 
 def product_blocks(core: Product, lanes: int) -> tuple[OutputBlock, ...]:
@@ -329,7 +334,8 @@ def _share_repeats(stored: np.ndarray, which: np.ndarray, rows: np.ndarray,
     the one before (average pools) is stored once, if ``which`` [tiles] says that they have the same output and input
     tile."""
     fresh = np.ones(len(stored), bool)
-    fresh[1:] = (which[1:] != which[:-1]) | (stored[1:] != stored[:-1]).any(axis=(1, 2))
+    fresh[1:] = ((which[1:] != which[:-1]) | (rows[1:] != rows[:-1])
+                 | (stored[1:] != stored[:-1]).any(axis=(1, 2)))
     ends = base + np.cumsum(fresh * rows)
     counted = np.arange(stored.shape[1]) < rows[fresh, None]
     return stored[fresh][counted], ends - rows

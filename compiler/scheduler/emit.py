@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from weft.compiler import lir
 from weft.compiler.layers.hir import Load, Saved
-from weft.compiler.layers.taps import Pass, Steps, rows
+from weft.compiler.layers.taps import Pass, Steps, lines, rows
 from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
 from weft.compiler.memory.places import DramAddress
 from weft.compiler.quantize.consts import OutputBlock, WeightTile
@@ -23,6 +23,7 @@ from weft.compiler.tiling.costs import finished_together
 from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Axis, Box, PairedWalk, View, groups, part_count, repeated, spans
+from weft.hw.contract.register_table import tap_registers
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS
 from weft.tmodel.window import Size
@@ -221,10 +222,11 @@ class LayerEmitter:
         """Return the walks of a weight tile's MatMuls: input in local memory, output in accumulators.
 
         A weight tile is one tap of the kernel, or the taps of a depthwise pass."""
-        key = tile.tap, tile.taps, result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
+        boxes = result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
+        key = tile.tap, tile.taps, tile.kernel_rows, *boxes
         if key not in self.walks:
             both = replace(strip, base=0), replace(result, base=0)
-            self.walks[key] = ([*self._pass_spans(Pass(tile.tap, tile.taps), *both)] if tile.taps else
+            self.walks[key] = ([*self._pass_spans(Pass(tile.tap, tile.taps, tile.kernel_rows), *both)] if tile.taps else
                                [Streamed(walk, self.together) for walk in self._first_spans(tile.tap, *both)])
         near = strip.base + (tile.input_tile - strip.box.tiles[0]) * strip.tile_pitch
         far = result.base + (output - result.box.tiles[0]) * result.tile_pitch
@@ -253,25 +255,25 @@ class LayerEmitter:
     def _pass_spans(self, part: Pass, strip: View, result: View) -> Iterator[Streamed]:
         """Yield the walks of a depthwise pass for the first channel tile, each with its registers.
 
-        There is one for each result that the step of others skips. Beyond the ends of its rows a pass meets zeros."""
-        core, box, taps = self.layer.core, result.box, self.arch.depthwise_taps
-        window = core.window
-        low, high = window.outputs(0, part.tap[0], *box.rows, core.input.size[0])
-        if low == high:
-            return
-        steps = Steps.of(window)
-        top = low * window.strides[0] - window.pads[0] + part.tap[0] * window.dilations[0]
-        for row in rows(window, part, box.columns, strip.box.columns):
-            walk = PairedWalk(strip.address(strip.box.tiles[0], top, row.near),
-                              result.address(box.tiles[0], low, row.far), row.size, steps.inputs * strip.step,
-                              steps.results, high - low, window.strides[0] * strip.pitch, result.pitch)
-            yield Streamed(walk, self._multiplied(taps - part.taps + row.origin + 1, row.dropped))
+        There is one for each result that the step of others skips, and for each group of rows whose kernel rows meet
+        the image alike. Beyond the ends of its rows a pass meets zeros."""
+        core, box, taps = self.layer.core, result.box, self.arch.row_taps
+        window, steps = core.window, Steps.of(core.window)
+        for met in lines(window, part, box.rows, core.input.size[0]):
+            top = (met.low * window.strides[0] - window.pads[0]
+                   + (part.tap[0] + met.rows[0]) * window.dilations[0])
+            pitch = window.dilations[0] * strip.pitch if len(met.rows) > 1 else 0
+            for row in rows(window, part, box.columns, strip.box.columns):
+                walk = PairedWalk(strip.address(strip.box.tiles[0], top, row.near),
+                                  result.address(box.tiles[0], met.low, row.far), row.size, steps.inputs * strip.step,
+                                  steps.results, met.high - met.low, window.strides[0] * strip.pitch, result.pitch)
+                yield Streamed(walk, self._multiplied(taps - part.taps + row.origin + 1, row.dropped, met.mask, pitch))
 
-    def _multiplied(self, origin: int, dropped: int) -> Settings:
-        """Return the Configure registers of a MatMul, with the origin and dropped results of a pass."""
-        if not self.arch.depthwise_taps:
-            return self.ways.mat_mul
-        return Settings((*self.ways.mat_mul, (Register.TAP_ORIGIN, origin), (Register.TAP_DROPPED, dropped)))
+    def _multiplied(self, origin: int, dropped: int, kernel_rows: int = 1, pitch: int = 0) -> Settings:
+        """Return the Configure registers of a MatMul; ``kernel_rows`` is a mask, as TAP_ROWS has it."""
+        values = {Register.TAP_ORIGIN: origin, Register.TAP_DROPPED: dropped, Register.TAP_ROWS: kernel_rows,
+                  Register.TAP_PITCH: pitch}
+        return Settings((*self.ways.mat_mul, *((register, values[register]) for register in tap_registers(self.arch))))
 
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
         """Yield the saves before or after the max pool.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from weft.compiler import lir
-from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, Address
+from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.cycles.jit import entry, kernel
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
@@ -103,8 +103,8 @@ class _Rows:
 
     def _mat_mul(self, entry: lir.MatMul) -> Row:
         """Return the row of a MatMul."""
-        read = _NONE if entry.local is None else self._range(entry.local, entry.size, entry.local_stride, entry.rows,
-                                                             entry.local_pitch)
+        walks = entry.read_walks
+        read = (_NUMBER[LOCAL], walks[0].base, walks[-1].last) if walks else _NONE
         write = self._range(entry.accumulator, entry.size, entry.accumulator_stride, entry.rows,
                             entry.accumulator_pitch)
         return self.units["mat_mul"], 0, entry.size * entry.rows, self.array, *read, *write

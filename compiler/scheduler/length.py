@@ -46,11 +46,11 @@ def _weight_tiles(weights: np.ndarray, group: int, arch: Arch) -> int:
     """Return the number of weight tiles [lanes, lanes] that are not all zero; for passes, the number of passes.
 
     ``weights`` is [out, in / group, height, width]. With groups several may share a tile; only tiles are counted then.
-    A depthwise pass takes several taps of a row."""
+    A depthwise pass takes several taps."""
     (outputs, inputs), lanes = weights.shape[:2], arch.array_size
     if group > 1:
         height, width = weights.shape[2:]
-        return height * -(-width // max(1, arch.depthwise_taps)) * -(-outputs // lanes)
+        return -(-height // max(1, arch.kernel_rows)) * -(-width // max(1, arch.row_taps)) * -(-outputs // lanes)
     there = weights != 0
     for axis, size in ((0, outputs), (1, inputs)):
         there = np.logical_or.reduceat(there, np.arange(0, size, lanes), axis=axis)

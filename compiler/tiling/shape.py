@@ -139,7 +139,7 @@ class LayerShape:
     @cached_property
     def overhang(self) -> int:
         """Vectors of accumulators after a depthwise layer's results, as results not written have addresses too."""
-        return self.arch.depthwise_taps - 1 if self.tiles.depthwise else 0
+        return self.arch.row_taps - 1 if self.tiles.depthwise else 0
 
     @property
     def lag(self) -> int:
@@ -270,7 +270,7 @@ class LayerShape:
             found = self._parts[steps]
             rows, columns = (np.array([self._strip(axis, grain, span) for span in found.spans[axis]],
                                       np.int64)[found.chosen[axis]] for axis in range(2))
-            load = load_cycles(self.arch) if self.tiles.depthwise else load_weight_cycles(
+            load = load_cycles(self.tiles.kernel_rows, self.arch) if self.tiles.depthwise else load_weight_cycles(
                 self.arch, self.arch.array_size + 1)
             largest, total = (rows * columns).T
             self._cuts[key] = Cut(core.regions, core.largest, core.total, int(largest.max()), int(total.sum()),

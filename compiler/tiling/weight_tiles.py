@@ -57,15 +57,17 @@ class WeightTiles:
         weight tile has NOWHERE as its first, and lies before all others with its last."""
         inputs = max((len(block.tiles) for block in self.blocks), default=1)
         first = np.full((len(self.blocks), inputs, self.most_taps, 3), NOWHERE, np.int64)
-        rows = np.zeros((len(self.blocks), inputs, 1), np.int64)
-        along, step = np.zeros(first.shape[:3], np.int64), Steps.of(self.window).taps
+        rows = np.zeros(first.shape[:3], np.int64)
+        (down, along), step = np.zeros((2, *first.shape[:3]), np.int64), Steps.of(self.window).taps
         for output, block in enumerate(self.blocks):
             for number, tiles in enumerate(block.tiles):
                 if tiles:
                     first[output, number, :len(tiles)] = [(*tile.tap, tile.offset) for tile in tiles]
+                    down[output, number, :len(tiles)] = [tile.kernel_rows - 1 for tile in tiles]
                     along[output, number, :len(tiles)] = [max(0, tile.taps - 1) * step for tile in tiles]
-                    rows[output, number] = tiles[0].rows
+                    rows[output, number, :len(tiles)] = [tile.rows for tile in tiles]
         last = np.where(first == NOWHERE, -1, first)
+        last[..., 0] += down
         last[..., 1] += along
         last[..., 2] += rows
         return first, last
@@ -74,6 +76,11 @@ class WeightTiles:
     def depthwise(self) -> bool:
         """Whether weight tiles are passes of a depthwise convolution."""
         return any(tile.taps for block in self.blocks for tiles in block.tiles for tile in tiles)
+
+    @cached_property
+    def kernel_rows(self) -> int:
+        """The most rows of the kernel in a weight tile."""
+        return max(tile.kernel_rows for block in self.blocks for tiles in block.tiles for tile in tiles)
 
     @cached_property
     def alike(self) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from weft.hw.array.kernel_rows import KernelRows, arrived_rows, arriving_layout
 from weft.hw.array.tap_order import TapOrder
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import (
@@ -38,8 +41,10 @@ class MatMulUnit(wiring.Component):
     its request, and its sum the accumulators array_latency cycles later.
 
     A depthwise result goes through the array when the last vector that it needs has come. So the results of an
-    operation lag up to depthwise_taps - 1 vectors behind those that are requested, and at its end as many results
-    follow for which nothing is requested (:class:`TapOrder`). ``depthwise`` and ``taps`` come with each activation.
+    operation lag behind the vectors that are requested, and at its end as many results follow for which nothing is
+    requested (:class:`TapOrder`). ``depthwise`` and ``taps`` come with each activation. Further rows of taps read
+    through ports of their own, ``local_read_1`` and so on, and enter the array beside the first row's, as
+    ``activation_1`` and so on (:class:`KernelRows`).
 
     ``contended``: a memory served this unit and kept another client waiting. After STARVATION_LIMIT such cycles in a
     row no vector is requested for one cycle."""
@@ -52,7 +57,9 @@ class MatMulUnit(wiring.Component):
             "local_read": Out(local_read_port(arch)),
             "activation": Out(activation_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
             "rescale_bias": Out(1), "input_shift": Out(shift_width(arch)),
-            **({"depthwise": Out(1), "taps": Out(arch.depthwise_taps)} if arch.depthwise_taps else {}),
+            **({"depthwise": Out(1), "taps": Out(arch.row_taps)} if arch.depthwise_taps else {}),
+            **{f"local_read_{row}": Out(local_read_port(arch)) for row in range(1, arch.kernel_rows)},
+            **{f"activation_{row}": Out(activation_layout(arch)) for row in range(1, arch.kernel_rows)},
             "result": In(sum_layout(arch)), "result_coming": In(1),
             "accumulator_write": Out(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
         })
@@ -64,22 +71,23 @@ class MatMulUnit(wiring.Component):
         addresses = sliced(m, arch, "addresses", walker.o)
         at, operation, request = addresses.payload, addresses.payload.operation, self.local_read.request
         order = TapOrder(m, arch, at) if arch.depthwise_taps else None
+        rows = KernelRows(m, arch, at, order.follows, [port.request for port in self._reads()]) if (
+            order and arch.kernel_rows > 1) else None
         first = at.first & ~order.follows if order else at.first
         unread = operation.zeroes | order.follows if order else operation.zeroes
         entering, enters = Signal(range(bias_interval(arch))), first & operation.enters  # cycles until another may
-        bubble = self._bubble(m) | (enters & (entering != 0)) | self._weights_missing(m, first, operation)
-        goes = (unread | request.ready) & ~bubble
-        m.d.comb += [
-            request.valid.eq(addresses.valid & ~unread & ~bubble),
-            request.payload.eq(at.local),
-            addresses.ready.eq(goes & ~order.more if order else goes),
-        ]
+        bubble = self._bubble(m, rows) | (enters & (entering != 0)) | self._weights_missing(m, first, operation)
+        goes = (rows.served if rows else unread | request.ready) & ~bubble
+        if rows is None:
+            m.d.comb += [request.valid.eq(addresses.valid & ~unread & ~bubble), request.payload.eq(at.local)]
+        m.d.comb += addresses.ready.eq(goes & ~order.more if order else goes)
         taken = addresses.valid & (goes if order else addresses.ready)
         m.d.sync += entering.eq(Mux(taken & enters, bias_interval(arch) - 1, Mux(entering != 0, entering - 1, 0)))
         m.d.comb += self.swapped.eq(taken & first & operation.swap)
         target = data.StructLayout({"address": arch.accumulator_address_width, "accumulate": 1, "last": 1,
                                     **({"written": 1} if order else {})})
-        of_taps = {"depthwise": 1, "taps": arch.depthwise_taps} if order else {}
+        of_taps = {"depthwise": 1, "taps": arch.row_taps, **({"rows": arriving_layout(arch)} if rows else {})} if (
+            order) else {}
         head = data.StructLayout({
             "target": target, "swap": 1, "rescale_bias": 1, "input_shift": shift_width(arch),
             **{name: register_fields(arch, "mat_mul")[name] for name in self._activation_fields()}, **of_taps})
@@ -87,9 +95,12 @@ class MatMulUnit(wiring.Component):
         fields = Cat(place, operation.accumulate, last, *([order.result.written] if order else []), self.swapped,
                      enters, operation.input_shift,
                      *(Mux(operation.zeroes, 0, operation[name]) for name in self._activation_fields()),
-                     *([order.depthwise, order.result.taps] if order else []))
+                     *([order.depthwise, order.result.taps] if order else []),
+                     *([rows.arriving] if rows else []))
         if order:
             order.step(m, taken)
+        if rows:
+            rows.step(addresses.valid & ~bubble, taken, last)
         arriving = data.View(head, delayed(m, fields, LOCAL_READ_LATENCY, name="arriving"))
         self._feed(m, delayed(m, taken, LOCAL_READ_LATENCY, name="arrived", reset=True), arriving)
         self._collect(m, data.View(target, delayed(
@@ -123,12 +134,17 @@ class MatMulUnit(wiring.Component):
             m.d.sync += newest_shift.eq(given.input_shift)
         return walker
 
-    def _bubble(self, m: Module) -> Value:
+    def _reads(self) -> list:
+        """Return the ports by which rows of taps read."""
+        return [self.local_read, *(getattr(self, f"local_read_{row}") for row in range(1, self._arch.kernel_rows))]
+
+    def _bubble(self, m: Module, rows: KernelRows | None) -> Value:
         """Return whether nothing may be requested in this cycle, so that a client that starves is served."""
         request, contended, starved = self.local_read.request, Signal(), Signal(range(STARVATION_LIMIT + 1))
+        settled = ~rows.waits() if rows else ~request.valid | request.ready  # what was offered stays until it is taken
         bubble = starved[-1]
         m.d.sync += contended.eq(self.contended)
-        with m.If(~request.valid | request.ready):  # what was offered stays until it is taken
+        with m.If(settled):
             m.d.sync += starved.eq(Mux(contended & ~bubble, starved + 1, 0))
         return bubble
 
@@ -136,15 +152,29 @@ class MatMulUnit(wiring.Component):
         """Give the vector that arrived, and the fields of its operation, to the array."""
         row = self.local_read.response.payload  # zeros when nothing was requested
         numbers = circuits(self._arch)
+        if self._arch.kernel_rows > 1:
+            self._feed_rows(m, arrived, arriving)
+        else:
+            m.d.comb += [activation.eq(numbers.activation(scalar, arriving))
+                         for activation, scalar in zip(self.activation, row, strict=True)]
         m.d.comb += [
-            *(activation.eq(numbers.activation(scalar, arriving))
-              for activation, scalar in zip(self.activation, row, strict=True)),
             self.activation_valid.eq(arrived),
             self.swap.eq(arrived & arriving.swap), self.rescale_bias.eq(arrived & arriving.rescale_bias),
             self.input_shift.eq(arriving.input_shift),
         ]
         if self._arch.depthwise_taps:
             m.d.comb += [self.depthwise.eq(arriving.depthwise), self.taps.eq(arriving.taps)]
+
+    def _feed_rows(self, m: Module, arrived, arriving) -> None:
+        """Give the array what each row of taps meets; zeros for one that does not count."""
+        numbers = circuits(self._arch)
+        met = arrived_rows(m, self._arch, [port.response for port in self._reads()], arriving.rows, arrived,
+                           arriving.depthwise)
+        for number, row in enumerate(met):
+            fields = {name: Mux(arriving.rows.count[number], arriving[name], 0) for name in self._activation_fields()}
+            given = getattr(self, f"activation_{number}") if number else self.activation
+            m.d.comb += [activation.eq(numbers.activation(scalar, SimpleNamespace(**fields)))
+                         for activation, scalar in zip(given, row, strict=True)]
 
     def _collect(self, m: Module, target) -> None:
         """Write the array's result to the accumulators, which always take it."""

@@ -37,7 +37,8 @@ class SystolicArray(wiring.Component):
     * ``rescale_bias``, with ``activation_valid``: from this vector on the bias is rescaled with ``input_shift``. It
       comes with each swap, and at least ``timing.bias_interval`` cycles after the one before.
     * ``depthwise``, with ``activation_valid``, on machines with ``depthwise_taps``: each column meets its own lanes of
-      the last vectors, see :class:`TapStreams`; ``taps`` says which of them count, bit 0 the oldest.
+      the last vectors, see :class:`TapStreams`; ``taps`` says which of them count, bit 0 the oldest. ``activation_1``
+      and so on: what further rows of the kernel meet.
 
     Everything travels as a wave, so nothing else needs to be kept apart: a shift may come in the cycle of a swap
     (the swap does not see it) or in any later one, and a swap may come in the cycle after the last shift. Reset
@@ -51,7 +52,8 @@ class SystolicArray(wiring.Component):
             "rescale_bias": In(1), "input_shift": In(unsigned(shift_width(arch))),
             "weight": In(vector_layout(arch)), "shift": In(1),
             **({"through": In(1), "lower_weight": In(vector_layout(arch))} if arch.weight_load_rows == 2 else {}),
-            **({"depthwise": In(1), "taps": In(arch.depthwise_taps)} if arch.depthwise_taps else {}),
+            **({"depthwise": In(1), "taps": In(arch.row_taps)} if arch.depthwise_taps else {}),
+            **{f"activation_{row}": In(activation_layout(arch)) for row in range(1, arch.kernel_rows)},
             "result": Out(sum_layout(arch)), "result_coming": Out(1),
         })
 
@@ -128,7 +130,8 @@ class SystolicArrayReference:
         self._arch = arch
         self.shadow = np.zeros((arch.array_size + 1, arch.array_size), np.int64)  # row 0 is the bias row
         self.active = self.shadow.copy()
-        self.last = np.zeros((arch.depthwise_taps, arch.array_size), np.int64)  # vectors, the newest at the end
+        # Vectors of each row of the kernel, the newest at the end.
+        self.last = np.zeros((arch.kernel_rows, arch.row_taps, arch.array_size), np.int64)
 
     def shift(self, weight: np.ndarray) -> None:
         """Shift one row of weights into the shadow column."""
@@ -140,21 +143,23 @@ class SystolicArrayReference:
         self.shadow = np.vstack([weight, self.shadow[:places - 1], lower_weight, self.shadow[places:-1]])
 
     def compute(self, activation: np.ndarray, input_shift: int, *, swap: bool = False,
-                taps: int | None = None) -> np.ndarray:
+                taps: int | None = None, further: np.ndarray | None = None) -> np.ndarray:
         """Return the sums [array_size] of one vector of activations.
 
         ``swap``: the shadow weights become the weights first. ``taps``: the pass is depthwise, and bit t says
-        whether tap t counts."""
+        whether tap t counts. ``further`` [kernel rows - 1, lanes]: what further rows of the kernel meet."""
         if swap:
             self.active = self.shadow
         numbers = self._arch.scheme
         bias = numbers.rescale_bias(self.active[0], input_shift)
-        self.last = np.vstack([self.last, activation])[1:] if len(self.last) else self.last
+        if len(self.last):
+            met = activation[None] if further is None else np.vstack([activation, further])
+            self.last = np.concatenate([self.last, met[:, None]], axis=1)[:, 1:]
         if taps is None:
             return numbers.mac(activation[None], self.active[1:], bias)[0]
-        counts = np.array([taps >> tap & 1 for tap in range(len(self.last))])[:, None]
-        sides = self._arch.tap_rows
-        met = (self.last * counts).reshape(len(counts), -1, sides).transpose(0, 2, 1).reshape(len(counts) * sides, -1)
+        counts = np.array([taps >> tap & 1 for tap in range(self._arch.row_taps)])[:, None]
+        sides, count = self._arch.tap_rows, self._arch.depthwise_taps
+        met = (self.last * counts).reshape(count, -1, sides).transpose(0, 2, 1).reshape(count * sides, -1)
         columns = [numbers.mac(met[None, :, lane // sides], self.active[1:len(met) + 1, lane:lane + 1],
                                bias[lane:lane + 1])[0, 0] for lane in range(self._arch.array_size)]
         return np.array(columns)

@@ -15,7 +15,7 @@ def result_layout(arch: Arch) -> data.StructLayout:
 
     ``address``: where it goes. ``written``: whether it is written at all. ``taps``: bit t says whether tap t falls
     into the result's row, bit 0 the first."""
-    return data.StructLayout({"address": arch.accumulator_address_width, "written": 1, "taps": arch.depthwise_taps})
+    return data.StructLayout({"address": arch.accumulator_address_width, "written": 1, "taps": arch.row_taps})
 
 
 class TapOrder:
@@ -24,20 +24,23 @@ class TapOrder:
     ``at``: the vector that is requested, with its place in the row. A result is complete with the vector that its
     last tap meets. So ``result``, which goes through the array now, belongs to the vector ``lag`` vectors earlier;
     if the operation has none there, it is not ``written``. ``follows``: this result comes after the operation's last
-    vector, and nothing is requested for it. ``more``: another result comes behind this one."""
+    vector, and nothing is requested for it. ``more``: another result comes behind this one. Each of several rows of
+    taps meets its vectors one step after the row before, so that results lag by as many vectors more."""
 
     def __init__(self, m: Module, arch: Arch, at: Any) -> None:
         self._arch, self._at, operation = arch, at, at.operation
-        taps, origin = arch.depthwise_taps, operation.tap_origin
+        taps, origin = arch.row_taps, operation.tap_origin
         self.depthwise = origin != 0
-        lag, self._behind = Signal(range(taps)), Signal(range(taps))
-        self._given = Signal(range(taps))  # vectors of the operation so far, as far as ``lag`` counts
+        late = arch.kernel_rows - 1
+        most = taps + late
+        lag, self._behind = Signal(range(most)), Signal(range(most))
+        self._given = Signal(range(most))  # vectors of the operation so far, as far as ``lag`` counts
         own = self._of_vector(m)
-        self._older = [Signal(own.shape(), reset_less=True, name=f"older_{k}") for k in range(1, taps)]
+        self._older = [Signal(own.shape(), reset_less=True, name=f"older_{k}") for k in range(1, most)]
         self.follows, self.more, self.result = self._behind != 0, Signal(), Signal(own.shape())
         results = Array(each.as_value() for each in (own, *self._older))
         m.d.comb += [
-            lag.eq(Mux(self.depthwise, taps - origin, 0)),
+            lag.eq(Mux(self.depthwise, taps + late - origin, 0)),
             self.more.eq(at.last & (self._behind != lag)),
             self.result.as_value().eq(results[lag]),
         ]
@@ -47,7 +50,7 @@ class TapOrder:
 
     def _of_vector(self, m: Module) -> data.View:
         """Return the result of the vector ``at``. Tap t meets the vector t - origin behind it, in the same row."""
-        at, operation, taps = self._at, self._at.operation, self._arch.depthwise_taps
+        at, operation, taps = self._at, self._at.operation, self._arch.row_taps
         before = [at.vector >= k for k in range(1, taps)]  # so many vectors of the row lie before, and behind
         behind = [at.vector + k <= operation.size_m1 for k in range(1, taps + 1)]
         own = Signal(result_layout(self._arch), name="own")

@@ -36,8 +36,11 @@ ONCE, EVERY_STEP = FixedPointOnce.name, FixedPointEveryStep.name
 """Values of ``mac_rounding``, to describe machines with. What a machine's numbers do is asked of ``Arch.scheme``."""
 
 
-MOST_TAPS = 3
-"""Taps of a depthwise MatMul at most: neighbouring vectors whose products meet in one sum."""
+ROW_TAPS, MOST_KERNEL_ROWS = 3, 3
+"""Of a depthwise MatMul: neighbouring vectors of a row whose products meet in one sum, and the rows that they come
+from."""
+TAPS = (0, ROW_TAPS, ROW_TAPS * MOST_KERNEL_ROWS)
+"""Values of ``depthwise_taps``."""
 
 DRAM_OFFSET_BYTES = 1 << 16
 """A DRAM window starts at a multiple of this; its offset register counts blocks of so many bytes."""
@@ -119,9 +122,9 @@ class Arch:
                                 _PROGRAM, _SAME, default=1, integers=(1, 2), since=2, former="weight_rows")
     repeat_depth: int = key("instructions that a Repeat reaches back over; 0 leaves it out",
                             _PROGRAM, _REFUSED, default=0, integers=(0, 1 << 12), power_of_two=True, since=2)
-    depthwise_taps: int = key("3 lets a MatMul multiply each lane by weights of its own, of 3 neighbouring vectors; 0 "
-                              "leaves that out",
-                              _CONSTANTS, _REFUSED, default=0, integers=(0, MOST_TAPS), since=2)
+    depthwise_taps: int = key("3 lets a MatMul multiply each lane by weights of its own, of 3 neighbouring vectors; 9 "
+                              "of 3 such rows at once; 0 leaves that out",
+                              _CONSTANTS, _REFUSED, default=0, integers=(0, max(TAPS)), since=2)
     cores: int = key("machines of this description that work side by side on one memory, each on a program of its own",
                      _CONSTANTS, _SAME, default=1, integers=(1, 16), since=2)
     memory_ports: int = key("AXI ports that the cores share, dealt out in turn: core k has port k modulo memory_ports",
@@ -234,10 +237,10 @@ class Arch:
         """Raise ArchError if ``depthwise_taps`` has a value that the machine cannot have."""
         if not self.depthwise_taps:
             return
-        if self.depthwise_taps != MOST_TAPS:
-            raise ArchError("depthwise_taps", self.depthwise_taps, f"0 or {MOST_TAPS}",
-                            f"set depthwise_taps to 0 or {MOST_TAPS}")
-        least = MOST_TAPS * self.tap_rows
+        if self.depthwise_taps not in TAPS:
+            allowed = ", ".join(map(str, TAPS))
+            raise ArchError("depthwise_taps", self.depthwise_taps, allowed, f"set depthwise_taps to one of {allowed}")
+        least = self.depthwise_taps * self.tap_rows
         if self.array_size < least or self.array_size % self.tap_rows:
             even = "an even array_size" if self.tap_rows == PAIR else "an array_size"
             raise ArchError("depthwise_taps", f"{self.depthwise_taps}, with array_size {self.array_size}",
@@ -271,6 +274,16 @@ class Arch:
         """The count of low bits of the high column's sum that packed columns carry beside the DSP cascade."""
         assert self.packing is not None and self.scheme.largest_product is not None
         return self.packing.residue_bits(self.array_size * self.scheme.largest_product)
+
+    @property
+    def row_taps(self) -> int:
+        """Taps of a row of the kernel in a depthwise MatMul; 0 on machines without."""
+        return min(self.depthwise_taps, ROW_TAPS)
+
+    @property
+    def kernel_rows(self) -> int:
+        """Rows of the kernel in a depthwise MatMul; 0 on machines without."""
+        return self.depthwise_taps // ROW_TAPS
 
     @property
     def tap_rows(self) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+import numpy as np
+
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, MOST_KERNEL_ROWS, Arch
 from weft.hw.contract.registers import Register, RegisterSpec
 
 
@@ -36,19 +38,47 @@ def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
         Register.MOVE_ROWS: full(local, 0, "DataMove: rows - 1"),
         Register.MOVE_LOCAL_PITCH: full(local, 0, "DataMove: vectors from row to row in local memory"),
         Register.MOVE_FAR_PITCH: full(far, 0, "DataMove: vectors from row to row in accumulators or DRAM"),
-        **(_taps() if arch.depthwise_taps else {}),
+        **tap_registers(arch),
         **arch.scheme.registers(arch.activation_tables),
     }
 
 
+def tap_registers(arch: Arch) -> dict[Register, RegisterSpec]:
+    """Return the registers of depthwise MatMuls that this machine has."""
+    return {**(_taps() if arch.depthwise_taps else {}), **(_kernel_rows(arch) if arch.kernel_rows > 1 else {})}
+
+
 def _taps() -> dict[Register, RegisterSpec]:
-    """Return the registers of depthwise MatMuls."""
+    """Return those of rows of taps."""
     return {
         Register.TAP_ORIGIN: RegisterSpec.unsigned(
             2, 0, "MatMul: 0 for all lanes into each; else depthwise, tap number TAP_ORIGIN (from 1) meets the vector "
                   "itself"),
         Register.TAP_DROPPED: RegisterSpec.unsigned(
             2, 0, "depthwise MatMul: results at the end of each row that are not written"),
+    }
+
+
+def counted_rows(mask: int) -> tuple[int, ...]:
+    """Return the rows of taps that count by a value of TAP_ROWS, ascending."""
+    return tuple(row for row in range(MOST_KERNEL_ROWS) if mask >> row & 1)
+
+
+def tap_span(masks: np.ndarray) -> np.ndarray:
+    """Return by how many rows of taps the last one that counts lies behind the first one, by values of TAP_ROWS."""
+    spans = [rows[-1] - rows[0] if rows else 0 for rows in map(counted_rows, range(1 << MOST_KERNEL_ROWS))]
+    return np.asarray(np.array(spans)[masks % len(spans)])
+
+
+def _kernel_rows(arch: Arch) -> dict[Register, RegisterSpec]:
+    """Return those of several rows of taps at once."""
+    return {
+        Register.TAP_ROWS: RegisterSpec.unsigned(
+            arch.kernel_rows, 1, "depthwise MatMul: which rows of taps count, a bit each, bit 0 the first; the first "
+                                 "that counts meets the row at the local address"),
+        Register.TAP_PITCH: RegisterSpec.unsigned(
+            arch.local_address_width, 0, "depthwise MatMul: vectors from what a row of taps meets to what the next one "
+                                         "does, in local memory"),
     }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 class Register(enum.IntEnum):
-    """Configure registers. 0x00..0x0B are those of the original machine, 0x10 and above are additions."""
+    """Configure registers. 0x00..0x0B are those of the original machine, those above are additions."""
 
     DRAM0_OFFSET = 0x00
     DRAM0_CACHE = 0x01
@@ -19,6 +19,7 @@ class Register(enum.IntEnum):
     TRACEPOINT = 0x09
     PROGRAM_COUNTER = 0x0A
     SAMPLE_INTERVAL = 0x0B
+    TAP_ROWS = 0x0F
     MAT_MUL_ROWS = 0x10
     MAT_MUL_LOCAL_PITCH = 0x11
     MAT_MUL_ACCUMULATOR_PITCH = 0x12
@@ -34,6 +35,7 @@ class Register(enum.IntEnum):
     INPUT_MULTIPLIER = 0x1C
     OUTPUT_ZERO_POINT = 0x1D
     ACTIVATION_TABLE = 0x1E
+    TAP_PITCH = 0x1F
 
 
 @dataclass(frozen=True)

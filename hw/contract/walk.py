@@ -25,6 +25,10 @@ class Walk(NamedTuple):
         """The highest address, if stride and pitch are not negative."""
         return self.base + (self.size - 1) * self.stride + (self.rows - 1) * self.pitch
 
+    def moved(self, vectors: int) -> Walk:
+        """Return the same walk so many vectors further on."""
+        return self._replace(base=self.base + vectors)
+
     def addresses(self) -> np.ndarray:
         """Return every address, int [rows, size]."""
         return self.base + self.pitch * np.arange(self.rows)[:, None] + self.stride * np.arange(self.size)

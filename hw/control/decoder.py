@@ -115,7 +115,8 @@ class Decoder(wiring.Component):
         issue, size = issue_layout(self._arch), self._size_width
         # Beside the decoded instruction each stage holds the form's cause and the terms of its last addresses.
         travels = {"issue": issue, "cause": CAUSE_WIDTH, "oversize": 1, "flat1": 1, "far_dram0": 1, "far_dram1": 1,
-                   "size": size}
+                   "size": size, **({"tap_reach": self._arch.local_address_width + 1}
+                                    if self._arch.kernel_rows > 1 else {})}
         terms: dict[str, object] = {}
         lasts: dict[str, object] = {}
         for k in (0, 1):
@@ -165,6 +166,7 @@ class Decoder(wiring.Component):
                 *self._addresses(view, registers, out),
                 *self._sizes(view, registers, out, in_loop, loop_iterations, loop_oversize),
                 *self._details(view, registers, out.issue, in_loop, loop_left),
+                *([out.tap_reach.eq(tap_reach(view, registers))] if self._arch.kernel_rows > 1 else []),
             ]
 
     def _oversize(self, raw):
@@ -269,6 +271,8 @@ class Decoder(wiring.Component):
         parts = [add[name] for name in add.shape().members if name.startswith(f"across{index}_")]
         places = [0, *(factor_width(self._arch) * part for part in range(len(parts)))]
         reaches = [(term << place) for term, place in zip((add[f"along{index}"], *parts), places, strict=True)]
+        if not index and self._arch.kernel_rows > 1:
+            reaches.append(add.tap_reach)
         reach = sum_of([operand.base, *(term[:width] for term in reaches)])
         return Cat(reach[:width], Cat(reach[width:], *(term[width:] for term in reaches)).any())
 
@@ -318,6 +322,15 @@ class Decoder(wiring.Component):
             given.ready.eq((~given.payload.to_unit | self.o.ready) & ~halted),
             self.retired.eq(given.valid & given.ready),
         ]
+
+
+def tap_reach(view: InstructionView, registers: ConfigRegisters) -> Value:
+    """Return by how many vectors what the last row of taps meets lies behind what the first one meets.
+
+    So far a depthwise MatMul reads beyond its walk."""
+    rows, pitch = registers.tap_rows, registers.tap_pitch
+    depthwise = view.opcode_is(Opcode.MAT_MUL) & (registers.tap_origin != 0)
+    return Mux(depthwise & rows[0] & rows[2], pitch << 1, Mux(depthwise & rows[1] & (rows[0] | rows[2]), pitch, 0))
 
 
 def unit_of(view: InstructionView, arch: Arch) -> dict[str, Value]:

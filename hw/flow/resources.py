@@ -67,6 +67,11 @@ def _two_rows(arch: Arch) -> bool:
     return arch.weight_load_rows == 2
 
 
+def _further_rows(arch: Arch) -> int:
+    """Return the rows of taps of a depthwise MatMul beyond the first."""
+    return max(0, arch.kernel_rows - 1)
+
+
 def _gearbox(arch: Arch) -> float:
     """Return the bits that a gearbox moves: units times their positions."""
     geometry = Geometry(arch)
@@ -78,8 +83,8 @@ def _gearbox(arch: Arch) -> float:
 
 def _clients(arch: Arch, *, writes: bool) -> int:
     """Return the number of ports of local memory that read, or that write."""
-    second_row = _two_rows(arch) and not writes  # it has a port of its own
-    return len(clients(arch, Memory.LOCAL, writes=writes)) + second_row
+    further = 0 if writes else _two_rows(arch) + _further_rows(arch)  # each has a port of its own
+    return len(clients(arch, Memory.LOCAL, writes=writes)) + further
 
 
 def _local_ports(arch: Arch) -> int:
@@ -168,6 +173,7 @@ TERMS: dict[str, Terms] = {
     "has taps": lambda arch: bool(arch.depthwise_taps),
     "vector, taps": lambda arch: _vector(arch) * arch.depthwise_taps * arch.tap_rows,
     "vector, lanes, taps": lambda arch: _vector(arch) * arch.array_size * bool(arch.depthwise_taps),
+    "vector, further rows": lambda arch: _vector(arch) * _further_rows(arch),
     "has activation tables": lambda arch: bool(arch.activation_tables),
     "lanes, activation tables": lambda arch: arch.array_size * bool(arch.activation_tables),
     "cores": lambda arch: arch.cores,
@@ -193,7 +199,7 @@ BLOCKS: dict[str, Sequence[str]] = {
     "load_weight": ("one", "local address", "two rows", "vector, two rows", "local address, two rows"),
     "local": ("one", "vector", "vector x readers", "vector x banks", "vector x writers x banks", "address x banks",
               "vector, slices"),
-    "mat_mul": ("one", "on-chip address", "has scales", "lanes, scales", "has taps"),
+    "mat_mul": ("one", "on-chip address", "has scales", "lanes, scales", "has taps", "vector, further rows"),
     "move_in": ("one", "vector", "on-chip address", "vector, slices", "has scales"),
     "move_out": ("one", "vector", "on-chip address", "vector, slices", "has scales", "lanes, scales",
                  "has activation tables", "lanes, activation tables"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -20,23 +23,24 @@ class LocalMemory(wiring.Component):
     """Local memory for the clients ``readers`` and ``writers``; each gets a port of its name (see ``ports.py``).
 
     Every cycle each bank serves one read and one write. The clients that ask for a bank take turns. Only the reader
-    ``first`` never waits, nor does the writer ``first_writer``: if it took turns, a client at half its pace would meet
-    it in bank after bank and slow it down to half. ``contended`` tells the reader ``first`` that it kept another one
-    waiting in this cycle; it must leave a gap later. Other writers wait for ``first_writer`` as long as its operation
-    stays in a bank.
+    ``first`` never waits, nor do those ``beside`` it, which never ask for a bank of each other's or of its; nor does
+    the writer ``first_writer``: if it took turns, a client at half its pace would meet it in bank after bank and slow
+    it down to half. ``contended`` tells the reader ``first`` that it, or one beside it, kept another one waiting in
+    this cycle; it must leave a gap later. Other writers wait for ``first_writer`` as long as its operation stays in a
+    bank.
 
     A read is answered ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a
     later cycle (with register slices from the second cycle on; the interlock lets no read begin before). Contents
     are zero at power-up and survive a reset."""
 
     def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...],
-                 first: str | None = None, first_writer: str | None = None) -> None:
+                 first: str | None = None, first_writer: str | None = None, beside: tuple[str, ...] = ()) -> None:
         self._arch, self._readers, self._writers = arch, readers, writers
-        self._first, self._first_writer = first, first_writer
+        self._first, self._first_writer = () if first is None else (first, *beside), first_writer
         super().__init__({
             **{name: In(local_read_port(arch)) for name in readers},
             **{name: In(local_write_port(arch)) for name in writers},
-            **({} if first is None else {"contended": Out(1)}),
+            **({"contended": Out(1)} if self._first else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -53,8 +57,8 @@ class LocalMemory(wiring.Component):
         vectors = [delayed(m, port.request.payload.data, arch.register_slices, name=f"{name}_vector")
                    for name, port in zip(self._writers, writers, strict=True)]
         outputs, grants = [], []
-        first = None if self._first is None else self._readers.index(self._first)
-        first_writer = None if self._first_writer is None else self._writers.index(self._first_writer)
+        first = tuple(map(self._readers.index, self._first))
+        first_writer = () if self._first_writer is None else (self._writers.index(self._first_writer),)
         for bank in range(interleave.count):
             read, output, write = block_ram(m, f"bank{bank}", interleave.rows, width)
             grant = choose(m, f"read{bank}", interleave, bank, [port.request for port in readers], first=first)
@@ -67,26 +71,26 @@ class LocalMemory(wiring.Component):
         for index, (name, port) in enumerate(zip(self._readers, readers, strict=True)):
             valid, bank = served(m, name, [grant[index] for grant in grants], LOCAL_READ_LATENCY - 1)
             respond(m, port, valid, bank, outputs)
-        if first is not None:
-            asked = readers[first].request
-            m.d.comb += self.contended.eq(asked.valid & Cat(
-                port.request.valid & interleave.same_bank(port.request.payload, asked.payload)
-                for index, port in enumerate(readers) if index != first).any())
+        if first:
+            m.d.comb += self.contended.eq(reduce(or_, [readers[index].request.valid & Cat(
+                port.request.valid & interleave.same_bank(port.request.payload, readers[index].request.payload)
+                for other, port in enumerate(readers) if other not in first).any() for index in first]))
         return m
 
 
 def choose(m: Module, name: str, interleave: Interleave, bank: int, requests: list, field: str | None = None,
-           first: int | None = None):
-    """Return the one-hot grant of a bank's port among client requests. Client ``first`` is served whenever it asks.
+           first: tuple[int, ...] = ()):
+    """Return the one-hot grant of a bank's port among client requests.
 
-    ``ready`` of a request does not wait for its own valid."""
+    Clients of ``first`` are served whenever they ask; no two of them ask for a bank at a time. ``ready`` of a request
+    does not wait for its own valid."""
     m.submodules[name] = arbiter = RoundRobin(len(requests))
     in_bank = [interleave.in_bank(request.payload[field] if field else request.payload, bank) for request in requests]
     asks = [request.valid & here for request, here in zip(requests, in_bank, strict=True)]
     for index, request in enumerate(requests):
-        free = Const(1, 1) if first in (None, index) else ~asks[first]
+        free = Const(1, 1) if not first or index in first else ~reduce(or_, [asks[other] for other in first])
         m.d.comb += arbiter.requests[index].eq(asks[index] & free)
-        with m.If(in_bank[index] & (Const(1, 1) if first == index else arbiter.open[index] & free)):
+        with m.If(in_bank[index] & (Const(1, 1) if index in first else arbiter.open[index] & free)):
             m.d.comb += request.ready.eq(1)
     m.d.comb += arbiter.advance.eq(1)
     return arbiter.grant

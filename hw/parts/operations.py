@@ -23,7 +23,8 @@ def shift_width(arch: Arch) -> int:
     return table[Register.INPUT_SHIFT].width if Register.INPUT_SHIFT in table else 0
 
 
-TAP_FIELDS = {"tap_origin": Register.TAP_ORIGIN, "tap_dropped": Register.TAP_DROPPED}
+TAP_FIELDS = {"tap_origin": Register.TAP_ORIGIN, "tap_dropped": Register.TAP_DROPPED, "tap_rows": Register.TAP_ROWS,
+              "tap_pitch": Register.TAP_PITCH}
 """The fields of a MatMul's operation that make it depthwise."""
 
 

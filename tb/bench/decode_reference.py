@@ -100,7 +100,10 @@ class DecodeReference:
     def _taps(self) -> Fields:
         if not self.arch.depthwise_taps:
             return {}
-        return {"tap_origin": self.registers[Register(0x13)], "tap_dropped": self.registers[Register(0x17)]}
+        places = {"tap_origin": 0x13, "tap_dropped": 0x17}
+        if self.arch.depthwise_taps == 9:
+            places |= {"tap_rows": 0x0F, "tap_pitch": 0x1F}
+        return {name: self.registers[Register(number)] for name, number in places.items()}
 
     def _NoOp(self, operation: NoOp) -> None:
         return None
@@ -122,7 +125,10 @@ class DecodeReference:
                 "size_m1": far.size - 1, "rows_m1": far.rows - 1}
 
     def _Depthwise(self, operation: Depthwise) -> Fields:
-        return self._MatMul(MatMul(*operation[:3]))
+        fields = self._MatMul(MatMul(*operation[:3]))
+        if operation.local and operation.rows:
+            fields["operand0.last"] += (operation.rows[-1] - operation.rows[0]) * operation.pitch
+        return fields
 
     def _DataMove(self, operation: DataMove) -> Fields:
         far, memory = operation.far, operation.flow.far_memory.upper()

@@ -25,12 +25,17 @@ from weft.tmodel.window import Window
 
 TAPS = 3
 DEEP = BASE.replace(depthwise_taps=TAPS)
+DEEPER = BASE.replace(depthwise_taps=9, array_size=9)
 MACHINES = {
     "lanes8": DEEP,
     "lanes3_tight": DEEP.replace(array_size=3, local_depth=90, accumulator_depth=14, stride1_depth=2),
     "lanes4_no_strides": DEEP.replace(array_size=4, stride0_depth=1, stride1_depth=1),
     "lanes4_every_step": DEEP.replace(array_size=4, mac_rounding="every_step"),
     "bytes6": DEEP.replace(data_type="INT8", array_size=6, local_depth=400, accumulator_depth=40),
+    "lanes9_rows": DEEPER,
+    "lanes10_tight_rows": DEEPER.replace(array_size=10, local_depth=120, accumulator_depth=16),
+    "lanes9_rows_every_step": DEEPER.replace(mac_rounding="every_step"),
+    "bytes18_rows": DEEPER.replace(data_type="INT8", array_size=18, dsp_packing="DSP48E2", weight_load_rows=2),
     "bytes8_packed": DEEP.replace(data_type="INT8", dsp_packing="DSP48E2", weight_load_rows=2),
 }
 
@@ -147,17 +152,23 @@ def compiled(arch: Arch, path: Path, kernel: tuple[int, int], **attributes: list
     return after_all_steps(maker.save(path / "net.onnx"), arch, np.ones((1, 8, 8, 30), np.float32))
 
 
-@pytest.mark.parametrize(("kernel", "attributes", "count"), [
-    ((3, 3), {"pads": [1, 1, 1, 1]}, 3),  # a pass for each row of the kernel
-    ((3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}, 6),  # columns 0 and 2 together, 1 alone
-    ((5, 5), {"pads": [2, 2, 2, 2]}, 10),
-    ((1, 3), {"dilations": [1, 2]}, 1),  # even results and odd ones
-    ((1, 7), {"pads": [0, 3, 0, 3]}, 3)])
-def test_so_many_passes(kernel: tuple[int, int], attributes: dict[str, list[int]], count: int, tmp_path: Path) -> None:
-    products = compiled(DEEP, tmp_path, kernel, **attributes)
+@pytest.mark.parametrize(("arch", "kernel", "attributes", "count"), [
+    (DEEP, (3, 3), {"pads": [1, 1, 1, 1]}, 3),  # a pass for each row of the kernel
+    (DEEP, (3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}, 6),  # columns 0 and 2 together, 1 alone
+    (DEEP, (5, 5), {"pads": [2, 2, 2, 2]}, 10),
+    (DEEP, (1, 3), {"dilations": [1, 2]}, 1),  # even results and odd ones
+    (DEEP, (1, 7), {"pads": [0, 3, 0, 3]}, 3),
+    (DEEPER, (3, 3), {"pads": [1, 1, 1, 1]}, 1),
+    (DEEPER, (3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}, 2),
+    (DEEPER, (3, 3), {"dilations": [3, 2]}, 1),
+    (DEEPER, (5, 5), {"pads": [2, 2, 2, 2]}, 4)])
+def test_so_many_passes(arch: Arch, kernel: tuple[int, int], attributes: dict[str, list[int]], count: int,
+                        tmp_path: Path) -> None:
+    products = compiled(arch, tmp_path, kernel, **attributes)
     (block,) = products[Consts].layers[0].blocks
-    assert [len(tiles) for tiles in block.tiles] == [count]
-    assert block.size == 1 + count * TAPS, "rows of weights are dense"
+    (tiles,) = block.tiles
+    assert len(tiles) == count
+    assert block.size == 1 + sum(tile.kernel_rows for tile in tiles) * TAPS, "rows of weights are dense"
     assert all(each.tap_origin for each in products[Schedule].operations if isinstance(each, lir.MatMul) and each.local)
 
 

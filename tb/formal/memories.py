@@ -87,6 +87,20 @@ def one_bank_one_port(harness: Harness, name: str, ports: list, bank_of: Any) ->
             harness.always(~both | (bank_of(left) != bank_of(right)), f"{name}_{index}_{other}_different_banks")
 
 
+def local_beside(broken: Broken | None = None) -> Harness:
+    """Two readers that never wait, as long as they ask for different banks, and another one."""
+    harness, arch = Harness(), CELLS
+    block = LocalMemory(arch, ("r0", "r1", "r2"), ("w0",), first="r0", beside=("r1",))
+    harness.block(block, broken=broken)
+    first, beside, other = (port.request for port in (block.r0, block.r1, block.r2))
+    harness.assume(~(first.valid & beside.valid) | (first.payload[0] != beside.payload[0]), "different_banks")
+    harness.always(~first.valid | first.ready, "the_first_never_waits")
+    harness.always(~beside.valid | beside.ready, "nor_does_the_one_beside_it")
+    harness.always(block.contended == (other.valid & ~other.ready), "who_waits_for_them_is_seen")
+    one_bank_one_port(harness, "reads", [first, beside, other], lambda request: request.payload[0])
+    return harness
+
+
 def local(broken: Broken | None = None) -> Harness:
     harness, arch = Harness(), CELLS
     block = LocalMemory(arch, ("r0", "r1"), ("w0", "w1"), first="r0", first_writer="w1")
@@ -157,6 +171,8 @@ PROOFS = [
     Proof("local_memory",
           "local memory: one client a bank and port, the first at once; reads see the last write to any address", local,
           {"read0.grant": lambda *_: 0b11}, 8, BOUNDED),
+    Proof("local_memory_beside", "local memory: readers in different banks never wait, and see who waits for them",
+          local_beside, {"contended": is_zero}, 2),
     Proof("accumulator_ports", "accumulators: one client a bank and port, the array never waits", accumulator_ports,
           {"accumulators.writes0.open": lambda *_: 0b11}, 2),
     Proof("accumulators", "accumulators: reads see every write and accumulate taken before, back to back",

@@ -6,6 +6,7 @@ LOOPS = "tb/unit/simd/test_simd_loops.py"
 SIMD = "tb/unit/simd/test_simd_unit.py"
 ACCUMULATORS = "tb/unit/memory/test_accumulators.py"
 TWO_ROWS = "tb/unit/array/test_load_two_rows_unit.py"
+TAP_ROWS = "tb/unit/array/test_tap_order.py::test_each_row_of_taps_meets_its_own_row_of_the_image"
 FIXED_POINT = "tb/unit/contract/test_fixed_point.py"
 
 BREAKS = [
@@ -52,6 +53,13 @@ BREAKS = [
     Break("paired_swap", "hw/array/paired_element.py", "with m.If(self.swap):\n            m.d.sync += lowest",
           "if True:\n            m.d.sync += lowest", "the residue is that of weights on their way",
           "tb/unit/array/test_systolic_array.py::test_random_waves_of_bytes_match_reference"),
+    Break("tap_rows_before", "hw/array/kernel_rows.py", "Mux(arriving.before[row], window[ago + 1], window[ago])",
+          "window[ago]", "what a row of taps read early is taken for its next one", TAP_ROWS),
+    Break("tap_rows_empty", "hw/array/kernel_rows.py", "response.valid | (arrived & ~arriving.asked[row])",
+          "response.valid", "at a step without a read the ones before it stay where they are", TAP_ROWS),
+    Break("tap_rows_skew", "hw/array/tap_streams.py", "+ side].tap(group + first)", "+ side].tap(group)",
+          "further rows of taps meet what the wave has yet to bring",
+          "tb/unit/array/test_systolic_array.py::test_lanes_that_keep_to_themselves"),
     Break("mat_mul_swapped", "hw/array/mat_mul_unit.py", "taken & first & operation.swap",
           "addresses.valid & first & operation.swap", "swapped is told before the memory took the request",
           "tb/unit/array/test_mat_mul_unit.py::test_every_vector_meets_the_array_and_its_address"),

@@ -40,6 +40,12 @@ def lockstep_archs() -> dict[str, Arch]:
             array_size=12, data_type="INT8", local_depth=100, accumulator_depth=50, simd_registers_depth=3,
             simd_loop_depth=4, axi_data_width=32, accumulator_banks=1, deep_queues=1, dsp_packing="DSP48E2",
             decoder_multipliers=0, weight_load_rows=2, depthwise_taps=3),
+        "lanes10_taps9": tiny.replace(
+            array_size=10, local_depth=130, accumulator_depth=60, simd_registers_depth=3, deep_queues=1,
+            depthwise_taps=9),
+        "lanes18_taps9": tiny.replace(
+            array_size=18, data_type="INT8", local_depth=110, accumulator_depth=50, register_slices=1, local_banks=2,
+            dsp_packing="DSP48E2", dram_ports=SHARED, depthwise_taps=9),
         "lanes16_int8": Arch.load("pynq_int8").replace(
             local_depth=120, accumulator_depth=64, dram0_depth=1024, dram1_depth=1024, lut_depth=16,
             activation_tables=0,

@@ -35,6 +35,7 @@ class ProgramMaker:
         self.program_counter = 0
         self.rows = {Opcode.MAT_MUL: (1, 0, 0), Opcode.DATA_MOVE: (1, 0, 0)}
         """Rows, near pitch, far pitch as configured."""
+        self.tap_registers = {Register.TAP_ORIGIN: 0, Register.TAP_ROWS: 1, Register.TAP_PITCH: 0}
         self.recent: dict[str, list[int]] = {memory: [0] for memory in ("local", "accumulator", "dram0", "dram1")}
         self.depths = {memory: getattr(arch, f"{memory}_depth") for memory in self.recent}
 
@@ -57,6 +58,8 @@ class ProgramMaker:
                 held = list(self.rows[opcode])
                 held[register - first] = value + (register == first)
                 self.rows[opcode] = held[0], held[1], held[2]
+        if register in self.tap_registers:
+            self.tap_registers[Register(register)] = value
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -87,10 +90,17 @@ class ProgramMaker:
         self.recent[memory] = [*self.recent[memory][-6:], base, base + span]
         return base
 
-    def ranges(self, opcode: Opcode, memories: tuple[str, str]) -> tuple[int, tuple[int, int], tuple[int, int]]:
-        """Return size and (address, stride) of both operands, rows included."""
+    def tap_reach(self) -> int:
+        """Return the vectors that a depthwise MatMul reads beyond its walk, for rows of taps."""
+        origin, mask, pitch = self.tap_registers.values()
+        return 2 * pitch if mask in (5, 7) and origin else pitch if mask in (3, 6) and origin else 0
+
+    def ranges(self, opcode: Opcode, memories: tuple[str, str],
+               beyond: tuple[int, int] = (0, 0)) -> tuple[int, tuple[int, int], tuple[int, int]]:
+        """Return size and (address, stride) of both operands, rows included, and vectors ``beyond`` their walks."""
         rows, *pitches = self.rows.get(opcode, (1, 0, 0))
-        rooms = [self.depths[memory] - (rows - 1) * pitch for memory, pitch in zip(memories, pitches, strict=True)]
+        rooms = [self.depths[memory] - (rows - 1) * pitch - more
+                 for memory, pitch, more in zip(memories, pitches, beyond, strict=True)]
         size = self.size(min(rooms))
         operands = []
         for operand, (memory, room) in enumerate(zip(memories, rooms, strict=True)):
@@ -104,8 +114,11 @@ class ProgramMaker:
         self.emit(self.isa.no_op())
 
     def mat_mul(self) -> None:
+        rows, pitch, _ = self.rows[Opcode.MAT_MUL]
+        if self.tap_reach() and (rows - 1) * pitch + self.tap_reach() >= self.depths["local"]:
+            self.emit(self.isa.configure(Register.TAP_PITCH, 0))
         size, (local, local_stride), (accumulator, accumulator_stride) = self.ranges(
-            Opcode.MAT_MUL, ("local", "accumulator"))
+            Opcode.MAT_MUL, ("local", "accumulator"), (self.tap_reach(), 0))
         self.emit(self.isa.mat_mul(local, accumulator, size, accumulate=self.chance(0.5), zeroes=self.chance(0.1),
                                    local_stride=local_stride, accumulator_stride=accumulator_stride))
 
@@ -220,6 +233,11 @@ class ProgramMaker:
         """Choose whether the next MatMuls are depthwise, and how."""
         self.emit(self.isa.configure(Register.TAP_ORIGIN, self.random.choice([0, 1, 2, 2, 3])),
                   self.isa.configure(Register.TAP_DROPPED, self.random.choice([0, 0, 1, 2, 3])))
+        if self.arch.kernel_rows > 1:
+            masks = [7, 7, 7, 6, 3, self.random.randrange(8)]
+            pitches = [4, 8, self.random.randint(0, 9), self.random.randint(0, self.depths["local"] // 4)]
+            self.emit(self.isa.configure(Register.TAP_ROWS, self.random.choice(masks)),
+                      self.isa.configure(Register.TAP_PITCH, self.random.choice(pitches)))
 
     def rows_mat_mul(self) -> None:
         self._rows(Opcode.MAT_MUL, Register.MAT_MUL_ROWS, self.depths["accumulator"])

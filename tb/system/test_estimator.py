@@ -114,10 +114,10 @@ def test_two_rows_of_weights_a_cycle_beside_a_mat_mul() -> None:
     assert 40 * 8 <= two <= 40 * 8 + 50
 
 
-@pytest.mark.parametrize("name", ["lanes3_every_step", "lanes4_slices"])
+@pytest.mark.parametrize("name", ["lanes3_every_step", "lanes4_slices", "lanes10_taps9", "lanes18_taps9"])
 def test_depthwise_mat_muls_take_the_same_cycles(name: str) -> None:
     """Behind each other and between others, with results that lag, follow and are dropped, rows shorter than the taps,
-    new weights, and moves that want the same banks."""
+    new weights, and moves that want the same banks. Several rows of taps, any pitch apart: they want them too."""
     arch = ARCHS[name]
     isa, lanes = Isa(arch), arch.array_size
 
@@ -129,12 +129,16 @@ def test_depthwise_mat_muls_take_the_same_cycles(name: str) -> None:
             values = {Register.TAP_ORIGIN: random.choice([0, 1, 2, 3]).item(), Register.MAT_MUL_ROWS: rows - 1,
                       Register.TAP_DROPPED: random.integers(4).item(), Register.MAT_MUL_LOCAL_PITCH: 6,
                       Register.MAT_MUL_ACCUMULATOR_PITCH: random.integers(5).item()}
+            if arch.kernel_rows > 1:
+                values |= {Register.TAP_ROWS: random.choice([7, 7, 7, 6, 3, 5, 2, 1, 0]).item(),
+                           Register.TAP_PITCH: random.integers(9).item()}
             program += [isa.configure(register, value) for register, value in values.items()
                         if random.random() < 0.5 or register is Register.MAT_MUL_ROWS]
             if random.random() < 0.5:
                 program += [isa.load_weight(random.integers(20).item(), min(lanes, 4))]
             program += [isa.mat_mul(random.integers(20).item(), 0, size, accumulate=random.random() < 0.5,
-                                    zeroes=random.random() < 0.1)]
+                                    zeroes=random.random() < 0.1,
+                                    local_stride=random.choice([1, 1, 1, 2, 4]).item() if arch.kernel_rows > 1 else 1)]
             if random.random() < 0.4:
                 flow = random.choice([DataFlow.ACCUMULATOR_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0]).item()
                 program += [isa.data_move(DataFlow(flow), random.integers(20).item(), 0, 10)]

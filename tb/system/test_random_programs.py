@@ -11,8 +11,8 @@ from weft.tb.random.lockstep_archs import lockstep_archs
 ARCHS = lockstep_archs()
 BATCH = 25
 QUICK = {"lanes2": 20, "lanes3_every_step": 20, "lanes4_lut": 20, "lanes4_slices": 15, "lanes8": 15, "lanes12": 10,
-         "lanes2_int8": 20, "lanes4_int8": 20}
-"""Programs in `make test` and `make test-wide`: 140 in all."""
+         "lanes2_int8": 20, "lanes4_int8": 20, "lanes10_taps9": 15}
+"""Programs in `make test` and `make test-wide`: 155 in all."""
 LONG_EACH = 300
 """Programs for each machine in `make test-all`: more than 2000 in all."""
 LONG_FROM = 1000

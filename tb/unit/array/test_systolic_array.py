@@ -47,6 +47,8 @@ class Schedule:
         self.lower_weight = vectors(rng, arch, cycles) if arch.weight_load_rows == 2 else None
         self.valid, self.swap, self.shift, self.enter, self.apart, self.depthwise = np.zeros((6, cycles), bool)
         self.taps = np.zeros(cycles, np.int64)
+        further = [vectors(rng, arch, cycles, ends) for _ in range(1, arch.kernel_rows)]
+        self.further = np.stack(further, axis=1) if further else np.zeros(0)
 
     def settle(self) -> None:
         """Swaps and other shifts no sooner than the bias may enter again; each enters it."""
@@ -67,7 +69,8 @@ class Schedule:
             if self.valid[cycle]:
                 results[cycle + array_latency(self.arch)] = reference.compute(
                     self.activation[cycle], int(self.input_shift[cycle]), swap=self.swap[cycle],
-                    taps=int(self.taps[cycle]) if self.depthwise[cycle] else None).tolist()
+                    taps=int(self.taps[cycle]) if self.depthwise[cycle] else None,
+                    further=self.further[cycle] if len(self.further) else None).tolist()
             if self.shift[cycle] and self.apart[cycle] and self.lower_weight is not None:
                 reference.shift_apart(self.weight[cycle], self.lower_weight[cycle])
             elif self.shift[cycle]:
@@ -97,6 +100,8 @@ class Schedule:
                 if arch.depthwise_taps:
                     ctx.set(dut.depthwise, int(self.depthwise[given]))
                     ctx.set(dut.taps, int(self.taps[given]))
+                for row in range(1, arch.kernel_rows):
+                    ctx.set(getattr(dut, f"activation_{row}"), self.further[given, row - 1].tolist())
                 if ctx.get(dut.result_coming):
                     coming.add(cycle + ACCUMULATE_DATA_LATENCY)
                 if cycle in coming:
@@ -283,14 +288,18 @@ def test_reset_drops_vectors_and_keeps_weights() -> None:
     simulator.run()
 
 
-@pytest.mark.parametrize("arch", (
-    machine(3), machine(8), machine(4, mac_rounding="every_step"), machine(6, "INT8"),
-    machine(8, "INT8", dsp_packing="DSP48E1"), machine(12, "INT8", dsp_packing="DSP48E2", weight_load_rows=2)),
-    ids=lambda arch: f"{arch.array_size}-{arch.data_type}-{arch.mac_rounding}-{arch.dsp_packing}")
-def test_lanes_that_keep_to_themselves(arch: Arch) -> None:
+@pytest.mark.parametrize(("arch", "taps"), (
+    (machine(3), 3), (machine(8), 3), (machine(4, mac_rounding="every_step"), 3), (machine(6, "INT8"), 3),
+    (machine(8, "INT8", dsp_packing="DSP48E1"), 3),
+    (machine(12, "INT8", dsp_packing="DSP48E2", weight_load_rows=2), 3),
+    (machine(9), 9), (machine(10, mac_rounding="every_step"), 9),
+    (machine(18, "INT8", dsp_packing="DSP48E2", weight_load_rows=2), 9)),
+    ids=lambda value: f"{value.array_size}-{value.data_type}-{value.mac_rounding}-{value.dsp_packing}" if (
+        isinstance(value, Arch)) else str(value))
+def test_lanes_that_keep_to_themselves(arch: Arch, taps: int) -> None:
     """Depthwise vectors and others in turn, with pauses, shifts and swaps between them."""
     size = arch.array_size
-    schedule = Schedule(arch.replace(depthwise_taps=3), 100 + 20 * size, seed=size)
+    schedule = Schedule(arch.replace(depthwise_taps=taps), 100 + 20 * size, seed=size)
     rng = np.random.default_rng(seed=size + 200)
     schedule.valid, schedule.shift = rng.random((2, len(schedule.valid))) < 0.6
     schedule.swap = rng.random(len(schedule.valid)) < 0.3

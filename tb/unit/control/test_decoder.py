@@ -45,6 +45,7 @@ MACHINES = {
     "most": TINY.replace(array_size=2, data_type="FP8BP4", local_depth=1 << 16, accumulator_depth=1 << 16,
                          dram0_depth=1 << 32, dram1_depth=(1 << 32) - 5, axi_address_width=34, stride0_depth=16,
                          stride1_depth=16, simd_registers_depth=16, lut_count=15, simd_loop_depth=64),
+    "taps": TINY.replace(array_size=9, local_depth=50, accumulator_depth=23, depthwise_taps=9),
     "tables": TINY.replace(data_type="INT8", local_depth=20480, dram0_depth=1 << 21, decoder_multipliers=0),
 }
 
@@ -224,6 +225,22 @@ def test_an_operation_may_reach_a_memory_s_end_and_no_further(name: str) -> None
     done = run(arch, programs, 59)
     legal = sum(program.fault is None for program in done)
     assert 20 < legal < len(done) - 20
+
+
+def test_rows_of_taps_may_reach_local_memory_s_end_and_no_further() -> None:
+    """The last row of taps that counts lies so many pitches behind the first one that does."""
+    arch, rng = MACHINES["taps"], Random(60)
+    isa, programs, legal = Isa(arch), [], []
+    for _ in range(200):
+        mask, pitch, origin, size = rng.randrange(8), rng.randrange(20), rng.randrange(4), rng.randint(1, 5)
+        counted = [row for row in range(3) if mask >> row & 1] if origin else []
+        reach = size - 1 + (counted[-1] - counted[0]) * pitch if counted else size - 1
+        beyond = rng.randrange(2)
+        programs.append([isa.encode(each) for each in (
+            isa.configure(Register.TAP_ORIGIN, origin), isa.configure(Register.TAP_ROWS, mask),
+            isa.configure(Register.TAP_PITCH, pitch), isa.mat_mul(arch.local_depth - 1 - reach + beyond, 0, size))])
+        legal.append(not beyond)
+    assert [program.fault is None for program in run(arch, programs, 61)] == legal
 
 
 def isa_words(build: Callable[[Isa], list[Instruction]], arch: Arch = TINY) -> list[int]:

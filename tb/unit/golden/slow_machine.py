@@ -59,6 +59,8 @@ class SlowMachine:
             self.config |= {0x19: 0, 0x1A: 0, 0x1B: 0, 0x1C: 1, 0x1D: 0} | ({0x1E: 0} if arch.activation_tables else {})
         if arch.depthwise_taps:
             self.config |= {0x13: 0, 0x17: 0}
+        if arch.depthwise_taps == 9:
+            self.config |= {0x0F: 1, 0x1F: 0}
         self.pc = 0
         self.before: list[Instruction] = []
         self.loop: tuple[int, int, list[Instruction]] | None = None
@@ -97,7 +99,8 @@ class SlowMachine:
             if op == 2 and flags < 4:
                 far_depth = (arch.dram0_depth, arch.dram1_depth)[flags // 2]
                 cause = (Cause.DRAM0_RANGE, Cause.DRAM1_RANGE)[flags // 2]
-            if not (op == 1 and flags & 2) and near + c * near_stride + rows * pitch >= arch.local_depth:
+            further = max(map(self.further, self.rows_of_taps()), default=0) if op == 1 and config.get(0x13) else 0
+            if not (op == 1 and flags & 2) and near + further + c * near_stride + rows * pitch >= arch.local_depth:
                 found.add(Cause.LOCAL_RANGE)
             if far + c * far_stride + rows * far_pitch >= far_depth:
                 found.add(cause)
@@ -152,7 +155,7 @@ class SlowMachine:
         most = {0x01: 15, 0x05: 15, 0x08: 0xFFFF, 0x09: 2 ** 32 - 1, 0x0A: 2 ** 32 - 1, 0x0B: 0xFFFF, 0x10: near,
                 0x13: 3, 0x17: 3, 0x11: near, 0x12: acc, 0x14: near, 0x15: near, 0x16: far, 0x18: self.acc_width - 1,
                 0x19: 42 if self.int8 else self.acc_width - 1, 0x1A: 255, 0x1B: 255, 0x1C: 2 ** 17 - 1, 0x1D: 255,
-                0x1E: arch.activation_tables}
+                0x1E: arch.activation_tables, 0x0F: 7, 0x1F: near}
         if register in (0, 4):
             window = (arch.dram0_depth, arch.dram1_depth)[register // 4] * arch.vector_bytes
             bad = value * 65536 + window > 2 ** arch.axi_address_width or value >= 2 ** 32
@@ -218,22 +221,29 @@ class SlowMachine:
         return [(near + k * near_stride + r * pitch, far + k * far_stride + r * far_pitch)
                 for r in range(rows + 1) for k in range(ins.operand2 + 1)]
 
+    def rows_of_taps(self) -> list[int]:
+        return [row for row in (0, 1, 2) if self.config.get(0x0F, 1) >> row & 1]
+
+    def further(self, row: int) -> int:
+        """Vectors by which what a row of taps meets lies behind the address."""
+        return (row - self.rows_of_taps()[0]) * self.config.get(0x1F, 0)
+
     def depthwise(self, ins: Instruction) -> None:
-        """Output k of a row is the bias and three products for each side: tap t meets vector k + t - origin."""
+        """Output k of a row is the bias and, for each row of taps, three products for each side: tap t meets vector
+        k + t - origin of what the row of taps meets."""
         origin, sides, length = self.config[0x13] - 1, 2 if self.int8 else 1, ins.operand2 + 1
-        zero = signed_byte(self.config[0x1A]) if self.int8 and not ins.flags & 2 else 0
+        zero = signed_byte(self.config[0x1A]) if self.int8 else 0
         pairs = self.pairs(ins)
         for start in range(0, len(pairs), length):
             row = pairs[start:start + length]
-            inputs = [[0 if ins.flags & 2 else value - zero for value in self.local[0 if ins.flags & 2 else near]]
-                      for near, _ in row]
             for k in range(length - self.config[0x17]):
                 for lane in range(self.arch.array_size):
                     y = 0 if self.int8 else self.rescale_input(self.weights[0][lane])
-                    for weight in range(3 * sides):
-                        tap, side = weight // sides, weight % sides
-                        meets = k + tap - origin
-                        x = inputs[meets][lane - lane % sides + side] if 0 <= meets < length else 0
+                    for weight in range(self.arch.depthwise_taps * sides):
+                        tap, side, line = weight // sides % 3, weight % sides, weight // sides // 3
+                        meets, x = k + tap - origin, 0
+                        if 0 <= meets < length and line in self.rows_of_taps() and not ins.flags & 2:
+                            x = self.local[row[meets][0] + self.further(line)][lane - lane % sides + side] - zero
                         factor = self.weights[1 + weight][lane]
                         product = x * (max(factor, -127) if self.int8 else factor)
                         y = y + product if self.exact else clip(rounded(product + y * 2 ** self.p, self.p), self.w)

@@ -23,12 +23,13 @@ def machine(size: int = 2, depth: int = 32, banks: int = 4) -> Arch:
 
 
 @cache
-def bench(arch: Arch, first: str | None = None, first_writer: str | None = None) -> Bench:
-    return Bench(LocalMemory(arch, READERS, WRITERS, first, first_writer))
+def bench(arch: Arch, first: str | None = None, first_writer: str | None = None, beside: tuple[str, ...] = ()) -> Bench:
+    return Bench(LocalMemory(arch, READERS, WRITERS, first, first_writer, beside))
 
 
 def run(arch: Arch, addresses: dict[str, list[int]], rng: Random, rate: float = 1.0,
-        first: str | None = None, first_writer: str | None = None) -> tuple[int, dict[str, Source]]:
+        first: str | None = None, first_writer: str | None = None,
+        beside: tuple[str, ...] = ()) -> tuple[int, dict[str, Source]]:
     """Every client visits its addresses; the cycles it took, and the clients."""
     memory = SequentialMemory(arch.local_depth, arch.local_banks)
     width, row_bits = arch.local_address_width, arch.array_size * arch.number.width
@@ -40,7 +41,7 @@ def run(arch: Arch, addresses: dict[str, list[int]], rng: Random, rate: float = 
         **{name: PortReader(name, memory, addresses.get(name, []), LOCAL_READ_LATENCY, rng, rate) for name in READERS},
         **{name: PortWriter(name, [address | rng.getrandbits(row_bits) << width for address in addresses.get(name, [])],
                             write, rng, rate) for name in WRITERS}}
-    return bench(arch, first, first_writer).run(memory, *clients.values()), clients
+    return bench(arch, first, first_writer, beside).run(memory, *clients.values()), clients
 
 
 @pytest.mark.parametrize(("size", "depth", "banks"),
@@ -110,6 +111,18 @@ def test_the_first_reader_never_waits(banks: int) -> None:
                      first="b")
     assert clients["b"].taken == list(range(count))
     assert len(clients["a"].taken) == len(clients["c"].taken) == count // 2
+
+
+@pytest.mark.parametrize("banks", (2, 4))
+def test_readers_beside_the_first_one_never_wait(banks: int) -> None:
+    """They ask for other banks than it and than each other; another client meets both and is served as well."""
+    count = 60
+    own = {"a": [k % 32 for k in range(count)], "b": [(k + 1) % 32 for k in range(count)]}
+    _, clients = run(machine(2, 32, banks), {**own, "c": [k * 7 % 32 for k in range(count)]}, Random(5), first="a",
+                     beside=("b",))
+    for name in own:
+        assert clients[name].taken == list(range(count))
+    assert len(clients["c"].taken) == count
 
 
 @pytest.mark.parametrize("banks", (1, 2, 4))
