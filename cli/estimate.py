@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.cli.console import NO_CHECKSUMS, preload_text, say
-from weft.cli.cycles import cycles_object, joined, print_cycles, waits_of
+from weft.cli.cycles import cycles_object, joined, node_rows, print_cycles, waits_of
 from weft.cli.memory import placed, print_use, use_object
 from weft.cycles.replay import Estimate
 from weft.cycles.replay import estimate as replay
@@ -27,7 +27,8 @@ def estimated(session: Session, dram: DramModel, progress: Progress) -> tuple[li
         objects.append(where)
         if loaded is not None:
             preload = {"instructions": loaded.program.instructions, "cycles": loaded.cycles}
-    return found, {**joined(objects, session.arch), "dram": use_object([each.dram_use for each in found]),
+    whole = joined(objects, session.arch)
+    return found, {**whole, "nodes": node_rows(whole["layers"], session.arch), "dram": use_object([each.dram_use for each in found]),
                    "preload": preload, "checksums": session.network.checksums}
 
 
@@ -46,9 +47,9 @@ def estimated_program(session: Session, machine: Loaded, dram: DramModel,
     return found, where, loaded[0] if loaded else None
 
 
-def print_estimate(where: dict[str, Any]) -> None:
-    """Print where the cycles went as tables."""
-    print_cycles(where)
+def print_estimate(where: dict[str, Any], by: str) -> None:
+    """Print where the cycles went as tables, with rows for ``nodes`` or ``layers``."""
+    print_cycles(where, by)
     if where["dram"]:
         print_use(where["dram"])
     if where["preload"]:
