@@ -28,8 +28,9 @@ def estimated(session: Session, dram: DramModel, progress: Progress) -> tuple[li
         if loaded is not None:
             preload = {"instructions": loaded.program.instructions, "cycles": loaded.cycles}
     whole = joined(objects, session.arch)
-    return found, {**whole, "nodes": node_rows(whole["layers"], session.arch), "dram": use_object([each.dram_use for each in found]),
-                   "preload": preload, "checksums": session.network.checksums}
+    return found, {**whole, "nodes": node_rows(whole["layers"], session.arch),
+                   "dram": use_object([each.dram_use for each in found]), "preload": preload,
+                   "checksums": session.network.checksums}
 
 
 def estimated_program(session: Session, machine: Loaded, dram: DramModel,
