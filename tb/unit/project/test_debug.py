@@ -111,7 +111,8 @@ def test_breaks_stop_before_layers_instructions_and_counters(debugger: Debugger)
     assert data(debugger, "delete")["breaks"] == {}
     assert data(debugger, "restart", "break pc 7", "run")["program_counter"] == 7
     assert data(debugger, "run") == {"command": "run", "instruction": stepper.count, "ended": True}
-    assert data(debugger, "delete", "restart", "break instruction 0", "run")["instruction"] == 0, "a break at the very start"
+    at_start = data(debugger, "delete", "restart", "break instruction 0", "run")
+    assert at_start["instruction"] == 0, "a break at the very start"
     assert data(debugger, "run")["ended"]
 
 
