@@ -1,7 +1,8 @@
-"""Writes docs/blocks.md: a page for each block, from its docstring and its ports at the pynq preset.
+"""Write docs/blocks.md: a page for each block, from its docstring and its ports at the pynq preset.
 
     python scripts/block_pages.py [--check]
-"""
+
+``--check`` writes nothing, and exits with code 1 if the page is not current."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ name in `hw/contract/timing.py`.
 
 
 def width_of(shape: object) -> str:
-    """Bits of a payload, or its fields."""
+    """Return the bits of a payload, or its fields, as text."""
     if isinstance(shape, data.StructLayout) and len(list(shape)) <= 8:
         return ", ".join(f"{name} {Shape.cast(field.shape).width}" for name, field in shape)
     cast = Shape.cast(shape.as_shape() if isinstance(shape, ShapeCastable) else shape)
@@ -89,7 +90,7 @@ def width_of(shape: object) -> str:
 
 
 def ports(block: wiring.Component) -> list[str]:
-    """A table row for each member."""
+    """Return a table row for each member of a block."""
     rows = ["| port | direction | carries |", "|---|---|---|"]
     for name, member in block.signature.members.items():
         direction = "out" if member.flow is wiring.Out else "in"
@@ -106,7 +107,7 @@ def ports(block: wiring.Component) -> list[str]:
 
 
 def page(block: type, arch: Arch) -> list[str]:
-    """One block: where it is, what it promises, its named latencies, its ports."""
+    """Return the lines of one block: where it is, what it promises, its named latencies, its ports."""
     module = inspect.getmodule(block)
     assert module is not None
     place = module.__name__.removeprefix("weft.").replace(".", "/") + ".py"
@@ -120,6 +121,7 @@ def page(block: type, arch: Arch) -> list[str]:
 
 
 def text() -> str:
+    """Return the text of docs/blocks.md."""
     arch = Arch.load("pynq")
     lines = [HEAD]
     for room, blocks in ROOMS.items():
@@ -130,6 +132,7 @@ def text() -> str:
 
 
 def main() -> None:
+    """Write docs/blocks.md, or with --check exit with code 1 if it is not current."""
     new = text()
     if "--check" in sys.argv:
         if FILE.read_text() != new:

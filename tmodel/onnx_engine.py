@@ -60,9 +60,9 @@ def runner(model: onnx.ModelProto | bytes) -> Callable[[Mapping[str, np.ndarray]
         engine = session(model)
     except Exception as error:  # its errors have no common type
         if steps > MOST_EVALUATED:
-            raise WeftError(explain("model of the host's part", f"{steps:.3g} steps that onnxruntime does not take "
-                                    f"({reason(error)})", f"at most {MOST_EVALUATED:.3g} of them",
-                                    "compile the model again")) from None
+            raise WeftError(explain("model of the host's part", f"{steps:.3g} steps, and an operator that onnxruntime "
+                                    f"does not run ({reason(error)})", f"at most {MOST_EVALUATED:.3g} steps, which "
+                                    "ONNX's own evaluator runs", "compile the model again")) from None
         return _evaluator(model, reason(error))
     names = [entry.name for entry in engine.get_outputs()]
     run = _in_time(engine) if _has_loop(model) else engine.run
