@@ -45,8 +45,11 @@ class Debugger:
     def estimate(self) -> Estimate:
         """When each operation runs, by the estimator, from a reset of the memory.
 
-        Raise MachineStop for a program that the machine refuses."""
+        Raise MachineStop for a program that the machine refuses, WeftError for several cores."""
         program, arch = self.stepper.loaded.model.program, self.stepper.loaded.arch
+        if arch.cores > 1:
+            raise WeftError(explain("cycle", f"a machine of {arch.cores} cores, which share memory ports", "one core",
+                                    "add --set cores=1 --set memory_ports=1, or use weft estimate for all"))
         stop = first_stop(program, arch)
         if stop is not None:
             raise stop

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.instructions import OPERATIONS, Instruction, Opcode
-from weft.runtime.devices import Local
+from weft.runtime.devices import Golden
 from weft.runtime.session import Loaded, Session
 
 NO_LAYER = -1
@@ -40,10 +39,9 @@ class Stepper:
 
     def restart(self) -> None:
         """Place constants and inputs in empty memories, run the preload, and stop before the first instruction."""
-        memory = Local(self.loaded.arch)
+        memory = Golden(self.loaded.arch)
         self.loaded.place(memory, [self._inputs])
-        drams: dict[str, Dram] = memory.drams
-        self.machine = Machine(self.loaded.arch, drams["dram0"], drams["dram1"])
+        self.machine = Machine(self.loaded.arch, memory.drams["dram0"], memory.drams["dram1"])
         self.machine.run(self.loaded.preload)
         self.machine.soft_reset()
         self.machine.saturated.clear()

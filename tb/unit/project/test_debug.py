@@ -239,3 +239,15 @@ def test_commands_are_typed_or_piped(compiled: tuple[Path, Path], monkeypatch: p
     told = capsys.readouterr()
     assert "found 'jump'" in told.err
     assert [line.split()[0] for line in told.out.splitlines()[1:] if line] == ["3", "5"], "a wrong command ends nothing"
+
+
+def test_cycles_of_one_core_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Cores share ports, which the estimate of one program does not see; the way out works."""
+    maker = ModelMaker(SHAPE)
+    maker.conv("x", 3, 4, (3, 3))
+    model = weft.compile(maker.save(tmp_path / "net.onnx"), Arch.load("tiny").replace(cores=2), tmp_path).model_path
+    assert run(model, "-x", "step 5", "-x", "where") == 0
+    assert run(model, "-x", "cycle") == 1
+    told = capsys.readouterr().err
+    assert "cycle: found a machine of 2 cores" in told and "--set cores=1 --set memory_ports=1" in told
+    assert run(model, "--set", "cores=1", "--set", "memory_ports=1", "-x", "cycle") == 0
