@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 from weft.cli import board, ir
 from weft.cli.archs import archs_command
 from weft.cli.compiling import compile_command
+from weft.cli.debugging import debug_command
 from weft.cli.demo import demo_command
 from weft.cli.doctor import doctor_command
 from weft.cli.estimating import estimate_command
@@ -45,6 +46,7 @@ app.command("verilog")(verilog_command)
 app.command("run")(run_command)
 app.command("estimate")(estimate_command)
 app.command("schedule")(schedule_command)
+app.command("debug")(debug_command)
 app.command("resources")(resources_command)
 app.command("isa")(isa_command)
 app.command("disassemble")(disassemble_command)

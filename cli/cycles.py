@@ -13,6 +13,9 @@ from weft.cycles.waits import CAUSES, NO_LAYER, Waits, analyse
 from weft.hw.contract.arch import Arch
 from weft.tmodel.manifest import TModel
 
+WIDTHS = (32, 48, 80, 160)
+"""Characters of a name in a table: the first that keeps different names apart."""
+
 
 def waits_of(model: TModel, cycles: int, operations: np.ndarray) -> Waits:
     """Return the waits of a program; ``operations``: when each of its operations ran.
@@ -74,15 +77,57 @@ def joined(objects: Sequence[dict[str, Any]], arch: Arch) -> dict[str, Any]:
             "layers": [row for found in objects for row in found["layers"]]}
 
 
-def print_cycles(found: dict[str, Any]) -> None:
-    """Print a row for each layer, with waits in percent of all cycles; the last row is the sum."""
+def node_rows(layers: Sequence[dict[str, Any]], arch: Arch) -> list[dict[str, Any]]:
+    """Return one object for each node of the user's file, in the order of their first layers.
+
+    ``layers`` are those of :func:`layer_rows`, named after the nodes that they compute. An object has the same keys,
+    with sums, but ``layers``, their number, in place of ``kind``."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in layers:
+        found.setdefault(row["name"], []).append(row)
+    return [_node_row(name, rows, arch) for name, rows in found.items()]
+
+
+def _node_row(name: str, rows: Sequence[dict[str, Any]], arch: Arch) -> dict[str, Any]:
+    """Return the object of a node, computed by the layers ``rows``."""
+    sums = {key: sum(row[key] for row in rows)
+            for key in ("cycles", "macs", "done_macs", "vectors", "dram0_bytes", "dram1_bytes")}
+    most = arch.array_size**2 * sums["cycles"]
+    return {"name": name, "layers": len(rows), **sums, "utilization": sums["done_macs"] / most if most else None,
+            "waits": {cause: sum(row["waits"][cause] for row in rows) for cause in CAUSES}}
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return the ends of names for a table, as short as WIDTHS allow without two different names alike.
+
+    Of nodes that were joined, "a+b+c", the first is shown, with the number of the others."""
+    short: list[str] = []
+    for width in WIDTHS:
+        short = [_short(name, width) for name in names]
+        if len(set(short)) == len(set(names)):
+            break
+    return short
+
+
+def _short(name: str, width: int) -> str:
+    """Return a name in about ``width`` characters."""
+    first, *others = name.split("+")
+    return name if len(name) <= width else first[-width:] + (f" +{len(others)}" if others else "")
+
+
+def print_cycles(found: dict[str, Any], by: str = "layers") -> None:
+    """Print a row for each of ``found["layers"]`` or ``found["nodes"]``; the last row is the sum.
+
+    Waits are in percent of all cycles."""
     total = max(found["cycles"], 1)
     causes = [cause for cause, cycles in found["waits"].items() if cycles]
-    table = [("layer", "cycles", "MACs", "left out", "util %",
+    table = [(by.removesuffix("s"), *(["layers"] if by == "nodes" else []), "cycles", "MACs", "left out", "util %",
               *(f"{cause.replace('_', ' ')} %" for cause in causes), "DRAM0 KB", "DRAM1 KB")]
-    for row in (*found["layers"], {**found, "name": "all"}):
+    rows = found[by]
+    last = {**found, "name": "all", "layers": len(found["layers"])}
+    for row, name in zip((*rows, last), (*short_names([row["name"] for row in rows]), "all"), strict=True):
         share = [f"{100 * row['waits'][cause] / total:.2f}" if row["waits"][cause] else "" for cause in causes]
-        table.append((row["name"][-32:], f"{row['cycles']:,}", f"{row['macs']:,}",
+        table.append((name, *([str(row["layers"])] if by == "nodes" else []), f"{row['cycles']:,}", f"{row['macs']:,}",
                       f"{row['macs'] - row['done_macs']:,}" if row["macs"] > row["done_macs"] else "",
                       "" if row["utilization"] is None else f"{100 * row['utilization']:.1f}", *share,
                       *(f"{row[key] / 1024:,.0f}" for key in ("dram0_bytes", "dram1_bytes"))))

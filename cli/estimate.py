@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.cli.console import NO_CHECKSUMS, preload_text, say
-from weft.cli.cycles import cycles_object, joined, print_cycles, waits_of
+from weft.cli.cycles import cycles_object, joined, node_rows, print_cycles, waits_of
 from weft.cli.groups import group_object, joined_groups, print_group
 from weft.cli.memory import placed, print_use, use_object
 from weft.cycles.replay import Estimate
@@ -46,7 +46,9 @@ def estimated(session: Session, dram: DramModel, progress: Progress) -> tuple[li
     every = [core for one in found for core in one.cores]
     preload = next((one.preload for one in reversed(found) if one.preload is not None), None)
     objects = [one.where for one in found]
-    return every, {**joined(objects, session.arch), **(joined_groups(objects) if session.arch.cores > 1 else {}),
+    whole = joined(objects, session.arch)
+    return every, {**whole, "nodes": node_rows(whole["layers"], session.arch),
+                   **(joined_groups(objects) if session.arch.cores > 1 else {}),
                    "dram": use_object([each.dram_use for each in every]),
                    "preload": preload and {"instructions": preload[0], "cycles": preload[1]},
                    "checksums": session.network.checksums}
@@ -82,11 +84,11 @@ def _of_group(machine: Loaded, dram: DramModel, progress: Progress) -> Estimated
     return Estimated(found.cores, group_object(machine.model, arch, found), preload)
 
 
-def print_estimate(where: dict[str, Any]) -> None:
-    """Print where the cycles went as tables."""
+def print_estimate(where: dict[str, Any], by: str) -> None:
+    """Print where the cycles went as tables, with rows for ``nodes`` or ``layers``."""
     if "cores" in where:
         print_group(where)
-    print_cycles(where)
+    print_cycles(where, by)
     if where["dram"]:
         print_use(where["dram"])
     if where["preload"]:

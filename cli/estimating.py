@@ -12,6 +12,7 @@ from weft.cli import console
 from weft.cli.options import MemoryOption, OwnLatencyOption, SetOption, TraceOption, load, override
 from weft.cli.outputs import Output, check_outputs
 from weft.report.kinds import TRACE
+from weft.support.errors import WeftError, explain
 
 
 def estimate_command(
@@ -20,6 +21,8 @@ def estimate_command(
     board: MemoryOption = None,
     latency: OwnLatencyOption = None,
     overrides: SetOption = None,
+    by: Annotated[str, typer.Option("--by", metavar="node|layer", help="A row for each node of the network's file, or "
+                                    "for each layer that computes a part of one.")] = "node",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Estimate how many cycles a compiled model takes and where they go, without simulating the hardware."""
@@ -27,6 +30,8 @@ def estimate_command(
     from weft.cli.memory import memory_of
     from weft.runtime import Session
 
+    if by not in ("node", "layer"):
+        raise WeftError(explain("--by", repr(by), "node, layer", "name one of them"))
     check_outputs({"MODEL": model}, [Output("--trace", trace, TRACE)])
     dram = memory_of(board, latency)
     loaded = load(model)
@@ -40,4 +45,4 @@ def estimate_command(
     if as_json:
         print(json.dumps({"schema": console.SCHEMA, **where}))
     else:
-        print_estimate(where)
+        print_estimate(where, f"{by}s")

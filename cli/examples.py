@@ -18,6 +18,7 @@ EXAMPLES = {
     "verilog": "weft verilog -a pynq -o build/pynq",
     "run": "weft run build/model/model.tmodel --on rtl --input samples.npz --images 1",
     "estimate": "weft estimate build/model/model.tmodel --latency 50",
+    "debug": 'weft debug build/model/model.tmodel -x "break instruction MatMul" -x run -x "local 0 4"',
     "resources": "weft resources -a pynq --part XC7A100T",
     "isa": "weft isa -a pynq",
     "disassemble": "weft disassemble build/model/model.tprog -a pynq",

@@ -88,7 +88,7 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
     work["enters"] = work["swap"]
     if Register.INPUT_SHIFT in register:
         work["enters"] |= _other_shifts(work, register[Register.INPUT_SHIFT])
-    return DecodedProgram(work, _program_counters(opcode, operands)[work["instruction"]], len(opcode), drains,
+    return DecodedProgram(work, program_counters_of(opcode, operands)[work["instruction"]], len(opcode), drains,
                           _repeats(isa, program))
 
 
@@ -128,7 +128,7 @@ def _newest(sets: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(np.where(sets, np.arange(len(sets)), -1)) if len(sets) else np.arange(0)
 
 
-def _program_counters(opcode: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
+def program_counters_of(opcode: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
     """Return the program counter of each instruction; a Configure may set that of the next one."""
     index = np.arange(len(opcode))
     sets = _sets(opcode, operands, Register.PROGRAM_COUNTER)

@@ -131,17 +131,30 @@ class Session:
         images, ran = user_images(self.network, inputs, most), []
         beyond = self._beyond(images)
         for part in self.parts:
-            if isinstance(part, HostPart):
-                for values in images:
-                    values |= part.run(values, self.network.name)
-            else:
-                groups, made = part.run(images, how)
-                ran += groups
-                for values, outputs in zip(images, made, strict=True):
-                    values |= outputs
+            ran += self._run_part(part, images, how)
         results = together([self.network.signature.results(values) for values in images],
                            are_counted(self.network, inputs))
         return self._result(results, ran, len(images), beyond)
+
+    def _run_part(self, part: HostPart | Loaded, images: list[Values], how: _How) -> list[_Ran]:
+        """Run a part, add what it makes to the values of each image, and return the groups that ran on the machine."""
+        if isinstance(part, HostPart):
+            for values in images:
+                values |= part.run(values, self.network.name)
+            return []
+        groups, made = part.run(images, how)
+        for values, outputs in zip(images, made, strict=True):
+            values |= outputs
+        return groups
+
+    def values_before(self, machine: Loaded, inputs: Mapping[str, np.ndarray]) -> Values:
+        """Return every tensor that there is when a program starts, for the first image, by the golden machine.
+
+        Raise WeftError for inputs that do not fit."""
+        images = user_images(self.network, inputs, 1)
+        for part in self.parts[:self.parts.index(machine)]:
+            self._run_part(part, images, _How(GOLDEN, self.arch, False, no_progress, {}))
+        return images[0]
 
     def _beyond(self, images: list[Values]) -> dict[str, int]:
         """Return, by input of the network, the number of values that its type has no room for, if not 0."""
@@ -216,11 +229,13 @@ class Loaded:
 
     def run(self, images: list[Values], how: _How) -> tuple[list[_Ran], list[Values]]:
         """Run the program on images; return the groups that ran, and the outputs of each image as real numbers."""
-        packed = [{port.name: self.model.pack_input(port.name, values[port.name]) for port in self.model.inputs}
-                  for values in images]
-        ran = self.run_stored(packed, how)
+        ran = self.run_stored([self.packed(values) for values in images], how)
         return ran, [{name: self.model.unpack_output(name, vectors) for name, vectors in image.items()}
                      for group in ran for image in group.outputs]
+
+    def packed(self, values: Values) -> Vectors:
+        """Return the vectors of an image's inputs."""
+        return {port.name: self.model.pack_input(port.name, values[port.name]) for port in self.model.inputs}
 
     def run_stored(self, images: list[Vectors], how: _How) -> list[_Ran]:
         """Run the program on images given as vectors; return the groups that ran."""
@@ -242,10 +257,10 @@ class Loaded:
         device = how.backend()
         golden = Golden(self.arch) if how.check and not isinstance(device, Golden) else None
         if golden is not None:
-            self._place(golden, images)
+            self.place(golden, images)
             counted = golden.run([*before, *programs], how.progress)[len(before):]
         with device.fair_lock:
-            self._place(device, images)
+            self.place(device, images)
             done = device.run([*before, *programs], how.progress)
             _insist(done, golden is not None)
             outputs = [self._read(device, image) for image in range(len(images))]
@@ -280,7 +295,7 @@ class Loaded:
                  for image, given in enumerate(outputs) for name, vectors in given.items()]
         return sum(found[1:], found[0])
 
-    def _place(self, device: Backend, images: list[Vectors]) -> None:
+    def place(self, device: Backend, images: list[Vectors]) -> None:
         """Write every image's input into its window of DRAM0, constants into DRAM1 and into every window."""
         for base, vectors in self.model.consts:
             device.write("dram1", base, vectors)

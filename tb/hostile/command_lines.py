@@ -25,7 +25,8 @@ GOOD: dict[str, list[str]] = {
     "report": [*REPORT, "-o", "page.html"], "explore": ["explore", "net.onnx", "--part", "XC7A35T"],
     "doctor": ["doctor"], "demo": ["demo", "-a", "tiny"], "verilog": ["verilog", "-a", "tiny", "-o", "out"], "run": RUN,
     "estimate": ESTIMATE, "resources": ["resources", "-a", "arty"], "isa": ["isa", "-a", "tiny"],
-    "disassemble": ["disassemble", "net.tprog", "-a", "tiny"], "board list": ["board", "list"],
+    "disassemble": ["disassemble", "net.tprog", "-a", "tiny"],
+    "debug": ["debug", "net.tmodel", "-x", "where"], "board list": ["board", "list"],
     "ir check": ["ir", "check", "net.json"], "schedule": ["schedule", "net.onnx", "-a", "tiny", "-o", "new.json"],
     "board build": ["board", "build", "ecpix5"], "board flash": ["board", "flash", "ecpix5"],
     "board memory": ["board", "memory", "golden"]}

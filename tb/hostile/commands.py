@@ -78,7 +78,8 @@ FILES: dict[str, tuple[str, Callable[[Path], Any] | None]] = {
 
 COMMANDS: dict[str, list[str]] = {
     "isa": ["isa", "-a", "tiny"], "disassemble": ["disassemble", "net.tprog", "-a", "tiny"], "run": RUN,
-    "run to JSON": [*RUN, "--json"], "estimate": ESTIMATE, "estimate to JSON": [*ESTIMATE, "--json"],
+    "run to JSON": [*RUN, "--json"], "debug": ["debug", "net.tmodel", "-x", "cycle"],
+    "estimate": ESTIMATE, "estimate to JSON": [*ESTIMATE, "--json"],
     "compile": COMPILE,
     "help": ["--help"],
 }

@@ -115,7 +115,8 @@ def test_an_option_is_no_value_and_takes_what_it_takes(fails: Fails, arguments: 
 
 
 WRONG: dict[str, tuple[object, ...]] = {
-    "verilog": ("-a", "pink", "-o", "x"), "run": ("x.tmodel", "--input", "x.npz"), "estimate": ("x.tmodel",),
+    "verilog": ("-a", "pink", "-o", "x"), "run": ("x.tmodel", "--input", "x.npz"), "debug": ("x.tmodel",),
+    "estimate": ("x.tmodel",),
     "resources": ("-a", "tiny", "--part", "moon"), "isa": ("-a", "pink"), "disassemble": ("x.tprog", "-a", "tiny"),
     "compile": ("x.onnx", "-a", "pink"), "inspect": ("x.onnx",), "archs": ("--colour",),
     "report": ("x.tmodel", "-o", "x.html"), "explore": ("x.onnx", "--part", "moon"), "doctor": ("--extra", "moon"),
