@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.compiler.choices import Choices
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError, explain
 
@@ -47,8 +46,7 @@ class Request:
     INT8 machines find ranges (``quantize/narrow.py``). ``shapes``: sizes that the file leaves open, by input or by
     their names. ``fixed``: values of inputs that become constants. ``cores``: how several of them share the work, one
     of CORES. ``keep_tensors``: every tensor keeps its place in DRAM0 to the end of the program, so that it can be read
-    after the run. ``choices``: what is chosen already, for each subgraph of the machine, empty for the compiler's own
-    choice."""
+    after the run."""
 
     model: Path
     calibration: Mapping[str, np.ndarray] | None = None
@@ -59,5 +57,4 @@ class Request:
     ranges: str = "minmax"
     shapes: Sizes = field(default_factory=dict)
     fixed: Values = field(default_factory=dict)
-    choices: tuple[Choices, ...] = ()
     cores: str = AUTO
