@@ -72,7 +72,7 @@ def _known(file: Path) -> list[Tuned] | None:
 def _digest(problems: Sequence[Problem], budget: Budget) -> str:
     """Of all that decides what a search finds, the compiler's own sources among it."""
     found = hashlib.sha256(repr(budget).encode())
-    folders = [Path(module.__file__).parent for module in (choices, replay)]
+    folders = [Path(str(module.__file__)).parent for module in (choices, replay)]
     for path in sorted(path for folder in (*folders, Path(contract.__file__).parent) for path in folder.rglob("*.py")):
         found.update(path.name.encode() + b"\0" + path.read_bytes())
     for problem in problems:
