@@ -119,10 +119,10 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
-                      ranges=known_ranges(ranges), fixed=dict(fixed), choices=tuple(choices))
+                      ranges=known_ranges(ranges), fixed=dict(fixed))
     check_cores(cores, goal, arch)
     check_place(Path(output), name)
-    front, made = run_parts(request, arch, dump_dir, progress, watch)
+    front, made = run_parts(request, arch, dump_dir, progress, watch, choices=choices)
     return write(front, made, Path(output), name)
 
 
@@ -136,7 +136,7 @@ def run_steps(request: Request, arch: Arch, dump_dir: Path | None = None,
 def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
               progress: Callable[[str], None] | None = None,
               watch: Callable[[Step, Products], None] | None = None,
-              last: str = STEPS[-1].name) -> tuple[Products, list[Products]]:
+              last: str = STEPS[-1].name, choices: Sequence[Choices] = ()) -> tuple[Products, list[Products]]:
     """Run the compiler up to and including the step ``last``.
 
     Return the products of the whole network and, for each subgraph of the machine, its own. ``dump_dir``, ``progress``,
@@ -161,7 +161,7 @@ def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
     with _nothing_searched():
         front = run_all(all_steps[:of_all], Products({Request: request, Arch: arch, Choices: FORMULA}))
         with _blamed(LAST_OF_ALL, request):
-            parts = steps.parts(front)
+            parts = steps.parts(front, choices)
         return front, [run_all(all_steps[of_all:_behind(all_steps, last)], products,
                                f"part{products[Part].number}_" if products[Part].count > 1 else "")
                        for products in parts]

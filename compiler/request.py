@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.compiler.choices import Choices
-
 Sizes = Mapping[str, Sequence[int] | int]
 """Sizes that a file leaves open: all sizes of an input by its name, or one size by its own name."""
 
@@ -29,8 +27,7 @@ class Request:
     everything. ``outputs``: tensors that the network ends at, empty for those that the file declares. ``ranges``: how
     INT8 machines find ranges (``quantize/narrow.py``). ``shapes``: sizes that the file leaves open, by input or by
     their names. ``fixed``: values of inputs that become constants. ``keep_tensors``: every tensor keeps its place in
-    DRAM0 to the end of the program, so that it can be read after the run. ``choices``: what is chosen already, for each
-    subgraph of the machine, empty for the compiler's own choice."""
+    DRAM0 to the end of the program, so that it can be read after the run."""
 
     model: Path
     calibration: Mapping[str, np.ndarray] | None = None
@@ -41,4 +38,3 @@ class Request:
     ranges: str = "minmax"
     shapes: Sizes = field(default_factory=dict)
     fixed: Values = field(default_factory=dict)
-    choices: tuple[Choices, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -111,15 +112,15 @@ def _ready(graph: Graph, arch: Arch) -> Graph:
     return scale_channels(graph, quantization, arch) if arch.scheme.kind is SchemeKind.AFFINE else graph
 
 
-def parts(front: Products) -> list[Products]:
-    """Return the products with which the steps for each subgraph of the machine begin."""
+def parts(front: Products, chosen: Sequence[Choices]) -> list[Products]:
+    """Return the products with which the steps for each subgraph begin, with what is ``chosen`` for it, if anything."""
     graphs = front[Partition].graphs
     given = samples_of_parts(front[Graph], front[Samples], graphs)
-    choices = front[Request].choices or (FORMULA,) * len(graphs)
+    choices = chosen or (FORMULA,) * len(graphs)
     if len(choices) != len(graphs):
         raise refuse("choices", f"those of {len(choices)} parts", f"{len(graphs)} parts of the machine's", AGAIN)
-    return [front.plus({Part: Part(number, len(graphs), graph), Graph: graph, Samples: inputs, Choices: chosen})
-            for number, (graph, inputs, chosen) in enumerate(zip(graphs, given, choices, strict=True), 1)]
+    return [front.plus({Part: Part(number, len(graphs), graph), Graph: graph, Samples: inputs, Choices: own})
+            for number, (graph, inputs, own) in enumerate(zip(graphs, given, choices, strict=True), 1)]
 
 
 def supported(graph: Graph, arch: Arch) -> Graph:

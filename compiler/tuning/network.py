@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-import weft.compiler
-import weft.cycles
+from weft.compiler import choices
 from weft.compiler.choices import digest_of
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
@@ -25,6 +24,7 @@ from weft.compiler.request import Request
 from weft.compiler.tuning import judge
 from weft.compiler.tuning.judge import Problem
 from weft.compiler.tuning.search import Budget, Progress, Tuned, tune
+from weft.cycles import replay
 from weft.hw.contract import arch as contract
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import DramModel
@@ -72,7 +72,7 @@ def _known(file: Path) -> list[Tuned] | None:
 def _digest(problems: Sequence[Problem], budget: Budget) -> str:
     """Of all that decides what a search finds, the compiler's own sources among it."""
     found = hashlib.sha256(repr(budget).encode())
-    folders = [Path(next(iter(package.__path__))) for package in (weft.compiler, weft.cycles)]
+    folders = [Path(str(module.__file__)).parent for module in (choices, replay)]
     for path in sorted(path for folder in (*folders, Path(contract.__file__).parent) for path in folder.rglob("*.py")):
         found.update(path.name.encode() + b"\0" + path.read_bytes())
     for problem in problems:
