@@ -107,7 +107,7 @@ AWAY = {
     "--state stream/states": "tb/compile/test_tflite_machine.py has a file that keeps a state",
 }
 """What of the pages' whole commands does not run here -> why. Those of marked blocks run with their block."""
-RUN_HERE = ("README.md", "docs/cli.md", "docs/README.md", "docs/debug.md", "hw/README.md")
+RUN_HERE = ("README.md", "docs/cli.md", "docs/debug.md", "docs/schedule-ir.md", "docs/README.md", "hw/README.md")
 
 
 def page_commands(page: str) -> list[str]:
