@@ -25,12 +25,13 @@ NAMES = {register.offset: name for name, register in CONTROL_REGISTERS.items()}
 SYSTEM_NAMES = {register.offset: name for name, register in SYSTEM_REGISTERS.items()}
 NOTHING = 0xFFFF_FFFF
 CYCLES_OF_AN_INSTRUCTION = 7
-"""Of this model; it is no timing model."""
+"""The cycles of an instruction in this model, which is no timing model."""
 
 
 class RegisterModel:
-    """``read`` and ``write`` of words at bus addresses. A program has run when STATUS was read ``patience`` times;
-    ``hangs``: none ever ends."""
+    """A board: ``read`` and ``write`` of words at bus addresses.
+
+    A program has run when STATUS was read ``patience`` times; ``hangs``: none ever ends."""
 
     def __init__(self, arch: Arch, memory_map: MemoryMap, patience: int = 2, hangs: bool = False) -> None:
         self.arch, self.map, self.patience, self.hangs = arch, memory_map, patience, hangs
@@ -38,7 +39,7 @@ class RegisterModel:
         self.power_on()
 
     def power_on(self) -> None:
-        """Everything is as at first: what memory held is lost."""
+        """Make everything as at first: what memory held is lost."""
         self.dram = Dram(self.arch)
         self.machine = Machine(self.arch, self.dram, self.dram)
         self.values = dict.fromkeys(CONTROL_REGISTERS, 0) | parameter_values(self.arch)
@@ -160,6 +161,6 @@ def litex_system(arch: Arch, size: int = 1 << 20) -> SystemModel:
 
 
 def litex_model(arch: Arch, size: int = 1 << 20, **options: object) -> RegisterModel:
-    """Behind the map of a LiteX shell, with so many bytes of memory."""
+    """Return a model behind the map of a LiteX shell, with so many bytes of memory."""
     region = Region(bus=0x4000_0000, machine=0, size=size)
     return RegisterModel(arch, MemoryMap.shared(0x9000_0000, region), **options)  # type: ignore[arg-type]
