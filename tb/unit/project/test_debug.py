@@ -245,8 +245,8 @@ def test_cycles_of_one_core_alone(tmp_path: Path, capsys: pytest.CaptureFixture[
     """Cores share ports, which the estimate of one program does not see; the way out works."""
     maker = ModelMaker(SHAPE)
     maker.conv("x", 3, 4, (3, 3))
-    two = Arch.load("tiny").replace(cores=2, dram_ports="shared")
-    model = weft.compile(maker.save(tmp_path / "net.onnx"), two, tmp_path).model_path
+    pair = Arch.load("tiny").replace(cores=2, dram_ports="shared")
+    model = weft.compile(maker.save(tmp_path / "net.onnx"), pair, tmp_path).model_path
     assert run(model, "-x", "step 5", "-x", "where") == 0
     assert run(model, "-x", "cycle") == 1
     told = capsys.readouterr().err
