@@ -1,10 +1,10 @@
-"""Writes docs/operators.md: which of the ONNX backend's node tests pass, run on the host, are refused. And the list
-of these tests."""
+"""Writes docs/operators.md and docs/data/onnx_nodes.csv: which of the ONNX backend's node tests pass, run on the host,
+are refused. And the list of these tests."""
 
-from weft.tb.compile.onnx_nodes import LIST, listing
-from weft.tb.compile.onnx_table import PLACE, table
+from weft.tb.compile.onnx_nodes import LIST, listing, outcomes
+from weft.tb.compile.onnx_table import CASES, PLACE, write
 
 if __name__ == "__main__":
     LIST.write_text(listing())
-    PLACE.write_text(table())
-    print(PLACE)
+    write(list(outcomes()))
+    print(PLACE, CASES)
