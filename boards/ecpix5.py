@@ -1,5 +1,7 @@
-"""LambdaConcept ECPIX-5 85F: 512 MB of DDR3 and UART. Its Ethernet's receive clock of 125 MHz is not met beside the
-machine. A machine of 8 lanes routes alone, and beside the shell it does not (docs/decisions/boards.md)."""
+"""LambdaConcept ECPIX-5 85F: 512 MB of DDR3 and UART.
+
+Its Ethernet's receive clock of 125 MHz is not met beside the machine. A machine of 8 lanes routes alone, and beside
+the shell it does not (docs/decisions/boards.md)."""
 
 from weft.boards.board import Board, Memory, Shell
 from weft.hw.contract.dram import LiteDram

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,10 +27,20 @@ if TYPE_CHECKING:
 
 Feeds = Mapping[str, np.ndarray]
 
+Model: TypeAlias = "Path | str | bytes | onnx.ModelProto"
+"""A network before it is compiled: its file, the content of an ONNX file, or an ONNX model."""
 
-def compile(model: Path | str | onnx.ModelProto, arch: Arch | Path | str, folder: Path | str | None = None, *,
+
+ARCH = "ultra96"
+"""The machine where a caller of another library's interface names none."""
+
+IGNORED = "{} of onnxruntime: ignored; `arch` says which machine computes, `device` where it runs"
+"""The warning for arguments that a script for onnxruntime gives."""
+
+
+def compile(model: Model, arch: Arch | Path | str, folder: Path | str | None = None, *,
             calibrate: Feeds | None = None, host_fallback: bool = HOST_FALLBACK, **options: Any) -> CompileReport:
-    """Compile a model, or the file of one, into ``folder`` (default: build/NAME); return a report.
+    """Compile a model, its bytes or its file, into ``folder`` (default: build/NAME); return a report.
 
     The report's ``model_path`` is what :class:`Session` takes; its ``warnings`` and ``partition.machine_share`` say how
     well it went. ``arch``: a preset's name, a ``.tarch`` file or a machine. ``calibrate``: input name -> array
@@ -42,11 +53,19 @@ def compile(model: Path | str | onnx.ModelProto, arch: Arch | Path | str, folder
         path = Path(model)
         return compile_model(path, machine, Path(folder or Path("build") / path.stem), calibration=calibrate,
                              host_fallback=host_fallback, **options)
+    content = model if isinstance(model, bytes) else model.SerializeToString()
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / f"{options.setdefault('name', 'model')}.onnx"
-        path.write_bytes(model.SerializeToString())
+        path.write_bytes(content)
         return compile_model(path, machine, Path(folder or Path("build") / options["name"]), calibration=calibrate,
                              host_fallback=host_fallback, **options)
+
+
+def compiled(model: Model, arch: Arch | Path | str, **options: Any) -> tuple[Network, CompileReport]:
+    """Return a network compiled as :func:`compile` does, with its ``options``, and the report; no file is left."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = compile(model, arch, Path(folder), **options)
+        return Network.load(report.model_path), report
 
 
 class Session:
@@ -90,17 +109,22 @@ class Session:
         """Return the outputs, each with ``name``, ``type`` and ``shape``."""
         return list(self._runs.network.signature.outputs)
 
-    def run(self, names: Sequence[str] | None, feeds: Feeds) -> list[np.ndarray]:
-        """Return the outputs ``names`` (None: all, in the network's order) in the network's own types.
+    def run(self, output_names: Sequence[str] | None, input_feed: Feeds,
+            run_options: object = None) -> list[np.ndarray]:
+        """Return the outputs ``output_names`` (none: all, in the network's order) in the network's own types.
 
-        Several inputs, [N, ...], run N times. Raise WeftError for unknown names and for arrays that do not fit."""
+        Several inputs, [N, ...], run N times: outputs are joined along their leading 1, others stacked.
+        ``run_options`` are those of onnxruntime and change nothing, which a warning says. Raise WeftError for unknown
+        names and for arrays that do not fit."""
+        if run_options is not None:
+            warnings.warn(IGNORED.format("run_options"), stacklevel=2)
         known = [tensor.name for tensor in self.get_outputs()]
-        wanted = known if names is None else list(names)
+        wanted = list(output_names or known)
         for name in wanted:
             if name not in known:
                 raise WeftError(explain("output", repr(name), ", ".join(map(repr, known)), "name one of them"))
-        _check_feeds(self.get_inputs(), feeds)
-        result = self._runs.run(feeds, on=self._on)
+        _check_feeds(self.get_inputs(), input_feed)
+        result = self._runs.run(input_feed, on=self._on)
         if result.comparison is not None:
             result.comparison.insist()
         return [result.outputs[name] for name in wanted]
@@ -113,7 +137,10 @@ def _check_feeds(inputs: Sequence[Tensor], feeds: Feeds) -> None:
         if name not in by_name:
             raise WeftError(explain("input", repr(name), ", ".join(map(repr, by_name)), "name one of them"))
         shape, found = by_name[name].shape, np.shape(array)
-        if shape is not None and len(found) != len(shape):
-            many = f", or {['N', *shape[1:]]} for N runs".replace("'", "") if shape[:1] == (1,) else ""
+        if shape is None:
+            continue
+        many = ("N", *(shape[1:] if shape[:1] == (1,) else shape))
+        if len(found) not in (len(shape), len(many)):
+            runs = f"{list(many)} for N runs".replace("'", "")
             raise WeftError(explain(f"input {name!r}", f"an array of {len(found)} dimensions, {list(found)}",
-                                    f"{len(shape)} dimensions, {list(shape)}{many}", "reshape the array"))
+                                    f"{len(shape)} dimensions, {list(shape)}, or {runs}", "reshape the array"))

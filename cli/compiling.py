@@ -13,8 +13,10 @@ import typer
 
 from weft.cli import console
 from weft.cli.options import (
+    AUTO_CORES,
     HOST_FALLBACK,
     ArchOption,
+    CoresOption,
     EndOption,
     FixOption,
     JsonOption,
@@ -61,6 +63,7 @@ def compile_command(
                                                 "error.")] = HOST_FALLBACK,
     shape: ShapeOption = None,
     fix: FixOption = None,
+    cores: CoresOption = AUTO_CORES,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR (dB) of layers; "
@@ -104,7 +107,7 @@ def compile_command(
             report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
                                    host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
                                    watch=watch if checker or quality else None, shapes=shapes, ranges=ranges,
-                                   fixed=fixed, progress=lambda step: progress(f"compiling: {step}", 0, 0))
+                                   fixed=fixed, cores=cores, progress=lambda step: progress(f"compiling: {step}", 0, 0))
         except WeftError:
             if checker:
                 checker.insist()  # a step that went wrong before says more than what came of it

@@ -26,7 +26,7 @@ from weft.cli.options import (
 )
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram
+from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram, LiteDram
 from weft.support.errors import WeftError, explain
 from weft.support.files import MOST_BYTES
 from weft.support.outputs import Kind, write_text
@@ -119,6 +119,7 @@ def explore_command(
     chip, base, fixed = _place(part, board, arch)
     base, dram = override(base, overrides), _memory(board, latency)
     axes = _axes(axis, fixed, base, chip)
+    _check_memory(dram, board, axes.get("cores", (base.cores,)))
     if calibrate is not None and len(models) > 1:
         raise WeftError(explain("--calibrate", f"{len(models)} models", "one model", "leave --calibrate out"))
     shapes = tuple(sorted(input_shapes(shape).items()))
@@ -158,7 +159,6 @@ def explore_command(
 # -- what is searched --------------------------------------------------------------------------------------------------
 def _place(part: str | None, board: str | None, arch: str | None) -> tuple[Part, Arch, tuple[str, ...]]:
     """Return the chip, the base machine, and the keys that the board fixes. Raise WeftError."""
-
     from weft.cli.resources import part_named
 
     if (part is None) == (board is None):
@@ -177,6 +177,14 @@ def _memory(board: str | None, latency: int | None) -> DramModel:
     if board is None or latency is not None:
         return EXPECTED if latency is None else IdealDram(latency, latency)
     return BOARDS[board].dram
+
+
+def _check_memory(dram: DramModel, board: str | None, cores: Sequence[int | str]) -> None:
+    """Raise WeftError for several cores where the board's own memory is meant."""
+    if isinstance(dram, LiteDram) and set(cores) != {1}:
+        raise WeftError(explain(f"--board {board}", f"machines of {max(cores)} cores", "one core: what this board's "
+                                "memory does behind ports that cores share is not modelled", "add --latency CYCLES, "
+                                "which stands for an ideal memory"))
 
 
 def _axes(given: Sequence[str] | None, fixed: Sequence[str], base: Arch, chip: Part) -> dict[str, Sequence[int | str]]:
@@ -259,7 +267,6 @@ def _executor(jobs: int, on_dask: bool, scheduler: str | None, keys: Keys | None
 
 # -- what is told ------------------------------------------------------------------------------------------------------
 def _nothing(chip: Part, space: Sequence[Point], outcome: Outcome) -> WeftError:
-
     """Return the error that no machine is left, with the most frequent reason."""
     from weft.cli.resources import USED
 

@@ -70,7 +70,8 @@ def paced(board: str | None, session: Session) -> dict[str, Any]:
 def places_of(session: Session, dram: LiteDram) -> Places:
     """Return where the board's driver puts windows and programs. Raise WeftError if the network does not fit."""
     region = Region(bus=0, machine=0, size=dram.bytes)
-    return place(MemoryMap.shared(0, region), needs_of(session.network), session.arch, session.network.name)
+    needs = needs_of(session.network, session.arch.cores)
+    return place(MemoryMap.shared(0, region), needs, session.arch, session.network.name)
 
 
 def use_object(uses: list[dict[str, int]]) -> dict[str, int] | None:

@@ -4,26 +4,21 @@ A device is "CPU" for the golden machine, or what ``weft run --on`` takes."""
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep
 
-from weft.cli.api import Session, compile
+from weft.cli.api import ARCH, Session, compiled
 from weft.cli.devices import check_device
 from weft.compiler.errors import CompileError
 from weft.runtime.devices import GOLDEN
 from weft.support.errors import WeftError
 from weft.tmodel.network import Network
 from weft.tmodel.onnx_engine import runner
-
-ARCH = "ultra96"
-"""The default machine."""
 
 CPU = "CPU"
 """The device name that callers of any backend use."""
@@ -77,15 +72,13 @@ class WeftBackend(Backend):
         With ``host_alone`` a model that does not compile runs on the host, with a warning that says why. Raise
         WeftError, and the errors of ``onnx.checker``."""
         onnx.checker.check_model(model)
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                report = compile(model, arch, Path(folder), calibrate=calibrate)
-            except CompileError as error:
-                if not host_alone:
-                    raise
-                warnings.warn(f"nothing of this model runs on the machine: {error}", stacklevel=2)
-                return HostRep(model)
-            network = Network.load(report.model_path)
+        try:
+            network, _ = compiled(model, arch, calibrate=calibrate)
+        except CompileError as error:
+            if not host_alone:
+                raise
+            warnings.warn(f"nothing of this model runs on the machine: {error}", stacklevel=2)
+            return HostRep(model)
         return WeftRep(network, GOLDEN if device == CPU else device, [value.name for value in model.graph.output])
 
     @classmethod

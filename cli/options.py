@@ -57,6 +57,9 @@ MemoryOption = Annotated[str | None, typer.Option("--board", metavar="BOARD", he
                                                   "ideal memories.")]
 PartOption = Annotated[str | None, typer.Option("--part", metavar="PART", help="A chip, such as XC7A35T; default: that "
                                                 "of the preset's board.")]
+AUTO_CORES = "auto"
+CoresOption = Annotated[str, typer.Option("--cores", metavar="HOW", help="Of a machine of several cores: batch (an "
+                                          "image a core, none waits for another) or auto (best for throughput).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 

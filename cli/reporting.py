@@ -47,7 +47,8 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
                dram: DramModel = EXPECTED) -> None:
     """Write the page of a network. Raise WeftError if it cannot be written.
 
-    ``arch``: the machine that runs the network, by default the one that it is compiled for."""
+    ``arch``: the machine that runs the network, by default the one that it is compiled for. Of several cores the page
+    shows the one that takes longest."""
     from weft.cli.cycles import joined
     from weft.cli.estimate import estimated_program
     from weft.report.collect import Machine
@@ -62,10 +63,10 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
     programs, objects = [], []
     session = Session(network, arch)
     for loaded in session.machines:
-        found, where, _ = estimated_program(session, loaded, dram, progress)
-        of_arch = dataclasses.replace(loaded.model, arch=arch)
-        programs.append((Ran(of_arch, loaded.model.program, found.cycles, found.operations), where["layers"]))
-        objects.append(where)
+        found = estimated_program(session, loaded, dram, progress)
+        of_arch, shown = dataclasses.replace(loaded.model, arch=arch), found.slowest
+        programs.append((Ran(of_arch, loaded.model.program, shown.cycles, shown.operations), found.where["layers"]))
+        objects.append(found.where)
     progress("writing the page", 0, 0)
     write_text(output, page(dataclasses.replace(network, arch=arch), machine, programs, joined(objects, arch)), PAGE)
 

@@ -52,8 +52,10 @@ def run_command(
     samples: Annotated[int, typer.Option("--samples", min=0, max=65535, metavar="CYCLES", help="On rtl: look at the "
                                          "units every so many cycles, and tell what they did; 0: never.")] = 0,
 ) -> None:
-    """Run a compiled model. On rtl, golden runs too and every word of DRAM must be equal (else exit code 2); on a
-    device every word of the outputs."""
+    """Run a compiled model.
+
+    On rtl, golden runs too and every word of DRAM must be equal (else exit code 2); on a device every word of the
+    outputs."""
     from weft.cli.memory import paced
     from weft.runtime import Session
 

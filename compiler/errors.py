@@ -14,10 +14,12 @@ USE_HOST = f"rewrite this part with supported operators, or {ON_HOST}"
 class CompileError(WeftError):
     """The error for a model that cannot be compiled, or for files of a compiled model that cannot be used.
 
-    ``node`` is the name of the model's node at fault, empty if there is none; ``why`` says what was found about it."""
+    ``node`` is the name of the model's node at fault, empty if there is none; ``why`` says what was found about it.
+    ``of_order``: only the order in which elements lie that the node reads is at fault."""
 
     node = ""
     why = ""
+    of_order = False
 
     def forget_host(self) -> None:
         """Remove the host from the ways out, for networks that the host already gets in part."""

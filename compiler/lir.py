@@ -94,8 +94,9 @@ class MatMul(NamedTuple):
 
 
 class LoadWeight(NamedTuple):
-    """A LoadWeight: ``size`` vectors shift into the weight column, and with ``zero_bias`` a zero bias row after
-    them."""
+    """A LoadWeight: ``size`` vectors shift into the weight column.
+
+    With ``zero_bias`` a bias row of zeros follows them."""
 
     local: Address
     size: int

@@ -41,6 +41,7 @@ def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Al
 
 class _Checker:
     """The state of the check: which vectors, registers and tables were written so far."""
+
     def __init__(self, arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
         self.valid = {name: np.zeros(memory.depth, bool) for name, memory in System(arch).memories_of(core=0).items()}
         self.arch = arch

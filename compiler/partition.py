@@ -16,7 +16,7 @@ from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.onnx_writer import part_to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
-from weft.compiler.lowering.operators import refusals
+from weft.compiler.lowering.operators import ROWS, refusals
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.onnx_runnable import check_bytes
 
@@ -140,7 +140,7 @@ def partition_graph(graph: Graph, attempt: Attempt) -> Partition:
             if error.node in reasons or error.node not in names:
                 raise error
             first = first or error.node
-            reasons[error.node] = error.why
+            reasons.update(dict.fromkeys(_at_fault(graph, error, reasons), error.why))
     raise AssertionError("every turn gives the host a node more")
 
 
@@ -153,6 +153,23 @@ def _refused(part: Graph, attempt: Attempt, accepted: set[frozenset[str]], every
     if not errors:
         accepted.add(key)
     return errors
+
+
+def _at_fault(graph: Graph, error: CompileError, reasons: Mapping[str, str]) -> list[str]:
+    """Return the names of the nodes that the host gets for a refusal: the node at fault, or those in front of it.
+
+    A node with multiply-accumulates stays the machine's if it is refused for the order of what it reads, and nodes that
+    only move elements made that order."""
+    node = next(node for node in graph.nodes if node.name == error.node)
+    makers = {name: maker for maker in graph.nodes for name in maker.outputs}
+    moves: list[str] = []
+    reads = list(node.inputs) if error.of_order and macs_of(graph, node) else []
+    while reads:
+        maker = makers.get(reads.pop())
+        if maker is not None and ROWS[maker.op].moves and maker.name not in (*reasons, *moves):
+            moves.append(maker.name)
+            reads += maker.inputs
+    return moves or [error.node]
 
 
 def _nothing_left(graph: Graph, first: str | None, reasons: Mapping[str, str]) -> CompileError:

@@ -35,7 +35,7 @@ from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.products import Products, Step, checked
 from weft.compiler.progress import told_to
 from weft.compiler.quantize.narrow import MINMAX, known_ranges
-from weft.compiler.request import NO_SHAPES, NO_VALUES, Request, Sizes, Values
+from weft.compiler.request import AUTO, NO_SHAPES, NO_VALUES, Request, Sizes, Values, known_cores
 from weft.compiler.scheduler.schedule import interleaved, schedule
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError, explain
@@ -98,7 +98,8 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   host_fallback: bool = False, outputs: Sequence[str] = (), dump_dir: Path | None = None,
                   progress: Callable[[str], None] | None = None,
                   watch: Callable[[Step, Products], None] | None = None,
-                  shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES) -> CompileReport:
+                  shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES,
+                  cores: str = AUTO) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; return a report.
 
     NAME defaults to the file's stem. A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite,
@@ -109,11 +110,12 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     nodes are errors. ``progress`` is called with each step's name, and in long steps with the current layer. ``watch``
     is called with each step and its products. ``shapes``: sizes that the file leaves open, by input or by their names.
     ``fixed``: inputs that become constants, with their values. ``ranges``: how INT8 machines find ranges, one of
-    ``narrow.RANGES``. Raise WeftError for everything that the user can mend."""
+    ``narrow.RANGES``. ``cores``: how several share the work, one of ``request.CORES``. Raise WeftError for everything
+    that the user can mend."""
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
-                      ranges=known_ranges(ranges), fixed=dict(fixed))
+                      ranges=known_ranges(ranges), fixed=dict(fixed), cores=known_cores(cores, arch))
     check_place(Path(output), name)
     front, made = run_parts(request, arch, dump_dir, progress, watch)
     return write(front, made, Path(output), name)

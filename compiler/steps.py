@@ -85,7 +85,7 @@ def _refused(arch: Arch | None, part: Graph, every: bool) -> list[CompileError]:
         if arch is None:
             check_supported(part)
             return []
-        lowered = normalise(_checked(part, arch), arch.array_size, found if every else None)
+        lowered = normalise(_checked(part, arch), arch.array_size, found if every else None, in_bytes=_in_bytes(arch))
         if not found:
             build_layers(_ready(lowered, arch), arch, refused=found if every else None)
     except CompileError as error:
@@ -124,7 +124,11 @@ def supported(graph: Graph, arch: Arch) -> Graph:
 
 def canonical(graph: Graph, arch: Arch) -> Graph:
     """Return the graph in the few operators that layers are built of."""
-    return normalise(graph, arch.array_size)
+    return normalise(graph, arch.array_size, in_bytes=_in_bytes(arch))
+
+
+def _in_bytes(arch: Arch) -> bool:
+    return arch.scheme.kind is SchemeKind.AFFINE
 
 
 def fold_offsets_forward(graph: Graph, given: Samples) -> Graph:

@@ -23,7 +23,7 @@ def parse_value(content: str, kinds: Iterable[type]) -> Any:
 
 
 def _value(node: ast.expr, names: dict[str, type]) -> Any:
-    """Return the value of an expression in such a text."""
+    """Return the value of an expression in a product's text."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
         return names[node.func.id](**{str(entry.arg): _value(entry.value, names) for entry in node.keywords})
     if isinstance(node, ast.Tuple):

@@ -126,7 +126,7 @@ def result_bank(machine, unit, operation):
 
 @kernel
 def step_mat_mul(state, machine, now):
-    """Step MatMul by a cycle, in which it takes one vector.
+    """Step MatMul by a cycle, in which it takes at most one vector.
 
     The vector's sum is written ``product_latency`` cycles later, and the last one ends the operation."""
     unit = state.units[MAT_MUL]

@@ -63,6 +63,7 @@ class KeptCode(FunctionCache):
     _impl_class = _KeptResult
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code in the cache, or do without if the file cannot be written."""
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)
 

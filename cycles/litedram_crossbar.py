@@ -51,8 +51,7 @@ def step_bank_port(dram, bank, number, controller, locked, refreshing, now):
 
 @kernel
 def turn(asked, grant, count):
-    """Return the master that is served next, round robin: the next one after ``grant`` that asks, or ``grant``
-    itself."""
+    """Return the master that is served next, round robin: the next after ``grant`` that asks, or ``grant`` itself."""
     for behind in range(1, count):
         number = (grant + behind) % count
         if asked >> number & 1:

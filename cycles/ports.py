@@ -39,12 +39,12 @@ SHARED = np.dtype([
     # writes: begun by the arbiter, address taken, filled and put by the memory, answered
     ("begun", "i8"), ("addressed", "i8"), ("filled", "i8"), ("put", "i8"), ("heard", "i8"), ("owner", "i8"),
     ("writer", "i8", RING), ("put_at", "i8", RING), ("response", "i8"),
-    ("waiting", "i8"), ("lasts", "i8", PORT_BEATS_WAITING),
+    ("waiting", "i8"), ("lasts", "i8", PORT_BEATS_WAITING), ("read_beats", "i8"), ("write_beats", "i8"),
 ])
 """A memory port. Its cores are ``first``, ``first`` + ``every`` and so on. ``read_last``, ``write_last``: the client
 served last. ``beat``: of the burst that is being read; ``offered``: a beat is on R, ``response``: one is on B;
 ``owner``: place of the core within whose burst the port is, NONE for none; ``waiting``: beats for the memory, and
-whether each is its burst's last."""
+whether each is its burst's last; ``read_beats``, ``write_beats``: how many there were."""
 
 NONE = -1
 
@@ -108,6 +108,7 @@ def step_reads(port, states, machine, now):
             port.core[client - port.cores].queued += 1
             moves = True
         if moves:
+            port.read_beats += 1
             port.answered += port.offered_last
             port.offered = 0
     if not port.offered and ended < taken and now >= port.due[ended % RING]:
@@ -190,6 +191,7 @@ def take_beat(port, states, room):
     own = states[port.first + port.owner * port.every].dram.ports[DATA]
     if own.w_valid:
         own.w_taken = 1
+        port.write_beats += 1
         port.lasts[port.waiting] = own.w_last
         port.waiting += 1
         if own.w_last:

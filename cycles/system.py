@@ -33,10 +33,19 @@ The column INSTRUCTIONS has the number of the core's instructions."""
 
 
 @dataclass(frozen=True)
+class PortUse:
+    """Beats that a memory port carried, programs too; each is a cycle of its direction."""
+
+    read_beats: int
+    write_beats: int
+
+
+@dataclass(frozen=True)
 class SystemEstimate:
-    """The estimate of each program, with times from when its core accepted the first instruction."""
+    """The estimate of each program, with times from when its core accepted the first instruction, and of each port."""
 
     cores: tuple[Estimate, ...]
+    ports: tuple[PortUse, ...]
 
     @property
     def cycles(self) -> int:
@@ -74,7 +83,13 @@ def estimate_system(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXP
             progress(int(clock[1]), len(work))
     own = np.split(times, bounds[1:-1, WORK])
     return SystemEstimate(tuple(estimate_of(arch, each, state["control"], mine, {})
-                                for each, state, mine in zip(read, states, own, strict=False)))
+                                for each, state, mine in zip(read, states, own, strict=False)),
+                          tuple(PortUse(int(port["read_beats"]), int(port["write_beats"])) for port in ports))
+
+
+def cycles_an_image(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXPECTED) -> int:
+    """Return what an image takes on average, rounded up, where all cores start together, each with its program."""
+    return -(-estimate_system(programs, arch, dram).cycles // len(programs))
 
 
 def _join(state: np.void, machine: np.void, arch: Arch, program_bytes: int) -> None:

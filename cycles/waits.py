@@ -175,8 +175,9 @@ def follow_back(times, blockers, previous, causes, limits, work, index, free, un
 
 @kernel
 def held_up(times, work, index, free):
-    """Return the operation before which the decoder last stood still, from ``index`` back to cycle ``free``, or
-    NONE."""
+    """Return the operation before which the decoder last stood still, from ``index`` back to cycle ``free``.
+
+    Return NONE if it did not stand still."""
     while index > 0 and times[index, ISSUED] > free:
         if times[index, ISSUED] - times[index - 1, ISSUED] > work[index].instruction - work[index - 1].instruction:
             return index

@@ -60,8 +60,9 @@ def step_writer(state, writer, number, machine, now):
 
 @kernel
 def send(writer, machine, now):
-    """Let the bus take the offered beat if the DRAM has its burst's address; the DRAM will answer a burst's last
-    beat."""
+    """Let the bus take the offered beat if the DRAM has its burst's address.
+
+    Note when the DRAM will answer, if it is a burst's last beat."""
     while writer.answered < writer.filled and writer.put[writer.answered % DEPTH] < now:
         writer.answered += 1
     if not writer.words or writer.filled == writer.accepted or not drop(writer):

@@ -25,10 +25,12 @@ from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.request import Request
 from weft.cycles.origin import apart
 from weft.cycles.replay import estimate_within
+from weft.cycles.system import cycles_an_image
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, without
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.dram import DramModel
+from weft.hw.contract.dram import DramModel, IdealDram
 from weft.runtime.arrays import read_arrays
+from weft.runtime.programs import image_a_core
 from weft.support.errors import WeftError, explain
 from weft.support.files import read_bytes
 from weft.support.sources import sources_digest
@@ -94,9 +96,12 @@ def tool_digest() -> str:
 
 # -- tasks -------------------------------------------------------------------------------------------------------------
 def least_cycles(network: Network, arch: Arch) -> int | Refused:
-    """Return the cycles that every program of this network takes at least: the vectors through the array."""
+    """Return the cycles that every program of this network takes at least: the vectors through the array.
+
+    Of several cores, those of an image on average."""
     try:
-        return sum(_least_vectors(products) for products in constants(network, without(arch, FREE_OF_CONSTANTS)))
+        made = constants(network, without(arch, FREE_OF_CONSTANTS))
+        return -(-sum(map(_least_vectors, made)) // arch.cores)
     except WeftError as error:
         return Refused(str(error))
 
@@ -113,7 +118,12 @@ def programs(network: Network, arch: Arch) -> list[bytes] | Refused:
 
 
 def cycles(contents: list[bytes], arch: Arch, dram: DramModel, most: int | None = None) -> int | None:
-    """Return the cycles of all programs, one after another; None if they are certainly more than ``most``."""
+    """Return the cycles of all programs, one after another; None if they are certainly more than ``most``.
+
+    Of several cores, those of an image on average."""
+    if arch.cores > 1:
+        assert isinstance(dram, IdealDram), "what a board's memory does behind ports that cores share is not modelled"
+        return sum(cycles_an_image(image_a_core(content, arch), arch, dram) for content in contents)
     total, origin = 0, apart(arch)
     for content in contents:
         left = None if most is None else most - total

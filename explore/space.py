@@ -85,9 +85,17 @@ def machines(base: Arch, axes: Axes) -> Iterator[Arch]:
         raise WeftError(explain("--axis", f"{count} machines", f"at most {MOST_MACHINES}", "give fewer values"))
     for values in itertools.product(*axes.values()):
         try:
-            yield base.replace(**dict(zip(axes, values, strict=True)))
+            yield base.replace(**with_stream(base, dict(zip(axes, values, strict=True))))
         except ArchError:
             continue
+
+
+def with_stream(base: Arch, values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the values; for several cores with the stream's width, which their memory ports settle.
+
+    A width among the values stays."""
+    both = {**base.to_dict(), **values}
+    return {"stream_width": both["axi_data_width"], **values} if both["cores"] != 1 else dict(values)
 
 
 def points(base: Arch, axes: Axes, part: Part, around: Mapping[str, int] = SHELL) -> list[Point]:
@@ -107,8 +115,12 @@ def points(base: Arch, axes: Axes, part: Part, around: Mapping[str, int] = SHELL
 
 
 def without(arch: Arch, keys: Sequence[str]) -> Arch:
-    """Return the machine that stands for all that differ from it only in ``keys``."""
-    return arch.replace(**{key: KEYS[key].neutral for key in keys}, axi_data_width=_bus(arch))
+    """Return the machine that stands for all that differ from it only in ``keys``.
+
+    It can be built: several cores keep the keys that their memory ports settle."""
+    neutral, bus = {key: KEYS[key].neutral for key in keys}, _bus(arch)
+    settled = {"stream_width": bus, "dram_ports": arch.dram_ports} if arch.cores > 1 else {}
+    return arch.replace(**{**neutral, "axi_data_width": bus, **settled})
 
 
 def _bus(arch: Arch) -> int:

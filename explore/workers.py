@@ -90,8 +90,7 @@ def pool(count: int) -> Iterator[Executor]:
 
 @contextlib.contextmanager
 def dask(count: int, scheduler: str | None, keys: Keys | None = None) -> Iterator[tuple[Executor, int]]:
-    """Yield an executor of a Dask scheduler at an address, or of ``count`` workers on this machine, and how many there
-    are.
+    """Yield an executor of a Dask scheduler at an address, or of ``count`` workers here, and how many workers it has.
 
     ``keys``: for a scheduler at an address; None: those of Dask's configuration. Raise WeftError if Dask is not
     installed, or nobody answers."""

@@ -31,14 +31,24 @@ from weft.support.errors import WeftError, explain
 
 
 class MachineStop(WeftError):
-    """The error that the machine refused an instruction, before any effect. ``instruction`` is its text."""
+    """The error that the machine refused an instruction, before any effect.
 
-    def __init__(self, cause: Cause, program_counter: int, instruction: str, allowed: str) -> None:
-        super().__init__(explain(f"instruction {program_counter} ({instruction})", f"{CAUSE_TEXTS[cause]} "
+    ``instruction`` is its text; ``core``: of which core's program it is, None if there is one core."""
+
+    def __init__(self, cause: Cause, program_counter: int, instruction: str, allowed: str,
+                 core: int | None = None) -> None:
+        whose = "" if core is None else f"core {core}, "
+        super().__init__(explain(f"{whose}instruction {program_counter} ({instruction})", f"{CAUSE_TEXTS[cause]} "
                                  f"({cause.name})", allowed, "assemble the program for this machine's .tarch"))
         self.cause = cause
         self.program_counter = program_counter
         self.instruction = instruction
+        self.allowed = allowed
+        self.core = core
+
+    def of_core(self, core: int) -> MachineStop:
+        """Return the same of one of several cores."""
+        return MachineStop(self.cause, self.program_counter, self.instruction, self.allowed, core)
 
 
 RANGE_CAUSES = {"local": Cause.LOCAL_RANGE, "accumulator": Cause.ACCUMULATOR_RANGE,

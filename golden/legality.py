@@ -50,8 +50,9 @@ def dram_walks(program: bytes, arch: Arch) -> np.ndarray:
 
 
 def _stop(isa: Isa, table: np.ndarray, index: int) -> MachineStop:
-    """Return the stop at instruction ``index``, by the machine's own checker in the state after earlier
-    instructions."""
+    """Return the stop at instruction ``index``.
+
+    The machine's own checker finds its cause, in the state after the earlier instructions."""
     before = _Table(isa, table[:, :index + 1])
     registers = {register: int(before.register(register)[index]) for register in isa.registers}
     counter = before.register(Register.PROGRAM_COUNTER)[index]

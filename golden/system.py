@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
+from weft.golden.check import MachineStop
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.golden.races import check_races
@@ -31,8 +32,9 @@ class GoldenSystem:
 
         The result does not depend on the order, of which ``seed`` chooses one. ``progress(done, total)`` counts
         instructions and is called now and then. Raise RaceError, before anything runs, if the order would matter;
-        MachineStop at an illegal instruction."""
-        check_races(programs, self.arch)
+        MachineStop at an illegal instruction, which names its core if there are several."""
+        if len(programs) > 1:
+            check_races(programs, self.arch)
         rng, size = Random(seed), self.cores[0].isa.instruction_bytes
         total, done = sum(int(self.cores[0].isa.counts(program).sum()) for program in programs), 0
         left = {core: program for core, program in enumerate(programs) if program}
@@ -41,10 +43,16 @@ class GoldenSystem:
             count = PIECE_INSTRUCTIONS if seed is None else rng.randint(1, SHORT_PIECE)
             before = self.cores[core].counters["instructions"]
             piece, left[core] = left[core][:count * size], left[core][count * size:]
-            self.cores[core].run(piece, partial(_told, progress, done, total) if progress else None)
+            self._run_piece(core, piece, partial(_told, progress, done, total) if progress else None)
             done += self.cores[core].counters["instructions"] - before
             if not left[core]:
                 del left[core]
+
+    def _run_piece(self, core: int, program: bytes, progress: Callable[[int, int], None] | None) -> None:
+        try:
+            self.cores[core].run(program, progress)
+        except MachineStop as stop:
+            raise stop.of_core(core) if self.arch.cores > 1 else stop from None
 
 
 def _told(progress: Callable[[int, int], None], before: int, total: int, ran: int, _: int) -> None:

@@ -44,20 +44,19 @@ from weft.hw.simd.simd_unit import SimdUnit
 
 
 def dram_ports(arch: Arch) -> dict[str, Axi4]:
-    """The AXI4 masters behind which the DRAM windows lie, by name."""
+    """Return the AXI4 masters behind which the DRAM windows lie: name -> port."""
     port = Axi4(arch.axi_address_width, arch.axi_data_width, user_width(arch))
     return dict.fromkeys(("dram",) if arch.shared_dram else ("dram0", "dram1"), port)
 
 
 class Core(wiring.Component):
-    """One machine. It knows nothing of boards and can be instantiated many times.
+    """One machine; it knows nothing of boards and can be instantiated many times.
 
-    ``stream``: program beats pushed in. ``program``: AXI4 read port of the program reader, started by ``start`` with
-    ``program_address`` and ``program_bytes``. ``dram0``, ``dram1`` or ``dram``: AXI4. ``samples``: AXI4-Stream of
-    performance samples, silent on a machine without ``sampler``. ``trace``: only with the argument of that name, see
-    :class:`TracePort`. ``abort``: stop to be reset, which breaks no bus rule once the core is ``quiet``. The rest is
-    :class:`MachineStatus`.
-    """
+    ``stream``: program beats that the host pushes. ``program``: AXI4 read port of the program reader, started by
+    ``start`` with ``program_address`` and ``program_bytes``. ``dram0`` and ``dram1``, or ``dram``: AXI4 masters.
+    ``samples``: AXI4-Stream of performance samples, silent on a machine without ``sampler``. ``trace``: only with
+    the argument of that name, see :class:`TracePort`. ``abort``: stop, to be reset; from the cycle in which
+    ``quiet`` is high a reset breaks no bus rule. The other outputs are those of :class:`MachineStatus`."""
 
     def __init__(self, arch: Arch, *, trace: bool = False) -> None:
         self._arch, self._trace = arch, trace
@@ -73,7 +72,7 @@ class Core(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # blocks, then what joins them: instructions, memories, array, buses, status, samples, trace
+        """Return the circuit: the blocks, and what joins instructions, memories, array, buses, status and trace."""
         m, arch = Module(), self._arch
         m.submodules.program_reader = program = ProgramReader(arch)
         m.submodules.fetch = fetch = Fetch(arch)
@@ -146,6 +145,7 @@ class Core(wiring.Component):
         return m
 
     def _connect_array(self, m: Module, array: SystolicArray, load_weight, mat_mul) -> None:
+        """Join the array, the load_weight unit and the mat_mul unit."""
         m.d.comb += [
             array.shift.eq(load_weight.shift), array.weight.eq(load_weight.weight),
             array.activation.eq(mat_mul.activation), array.activation_valid.eq(mat_mul.activation_valid),
@@ -160,6 +160,7 @@ class Core(wiring.Component):
             m.d.comb += [array.through.eq(load_weight.through), array.lower_weight.eq(load_weight.lower_weight)]
 
     def _connect_buses(self, m: Module, program: ProgramReader, units: dict) -> None:
+        """Join the program reader and the DRAM units to the core's AXI ports."""
         for channel in ("ar", "r"):
             connect(m, getattr(program, channel), flipped(getattr(self.program, channel)))
             for port in dram_ports(self._arch):
@@ -171,7 +172,7 @@ class Core(wiring.Component):
                      program.bytes.eq(self.program_bytes)]
 
     def _expand(self, m: Module, program: ProgramReader, fetch: Fetch, supervisor: Supervisor) -> tuple:
-        """The stream of instructions, Repeats expanded, and whether there is something before its end."""
+        """Return the stream of instructions with Repeats expanded, and whether something is before its end."""
         fetching = program.busy | fetch.busy
         if not self._arch.repeat_depth:
             return fetch.instruction, fetching
@@ -181,7 +182,7 @@ class Core(wiring.Component):
 
     def _supervise(self, m: Module, supervisor: Supervisor, program: ProgramReader, fetch: Fetch, fetching,
                    decoder: Decoder, interlock: Interlock, units: dict, moving: list) -> None:
-        """``fetching``: of :meth:`_expand`; ``moving``: the units' ports of local memory."""
+        """Join the supervisor to what it watches. ``fetching``: of :meth:`_expand`; ``moving``: local memory ports."""
         behind_dram = dram_units(self._arch)
         for name in behind_dram:
             m.d.comb += getattr(supervisor, f"{name}_error").eq(units[name].error)

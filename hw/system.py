@@ -18,15 +18,15 @@ from weft.hw.top import PORT_PREFIXES, Top, single_core
 
 
 class System(wiring.Component):
-    """``cores`` machines, unchanged, of which nothing is shared but memory.
+    """The ``cores`` machines of a system; they share nothing but memory.
 
-    ``axil``: a page of registers for each core, and the system's own (csr.py); ``memory{p}``: AXI4 masters, each for
-    the data and programs of the cores that ``contract.system.System.cores_of`` names; of core k ``stream{k}`` and
-    ``samples{k}``, and with ``trace`` ``trace{k}``. ``interrupt``: some core's. ``board``: as Top takes it.
+    ``axil``: a page of control registers for each core, and one of the system (csr.py). ``memory{p}``: AXI4 masters,
+    each for the data and programs of the cores that ``contract.system.System.cores_of`` names. ``stream{k}``,
+    ``samples{k}`` and with ``trace`` ``trace{k}``: those of core k. ``interrupt``: the interrupt of any core.
+    ``board``: as Top takes it.
 
-    A start by GROUP_START reaches all of its cores in the same cycle, and begins the ports' turns anew. Cores that stop
-    with an error leave the others alone: they work on other images.
-    """
+    A start by GROUP_START reaches all of its cores in the same cycle, and restarts the ports' arbitration with core
+    0. Cores that stop with an error leave the others alone, which work on other images."""
 
     def __init__(self, arch: Arch, *, trace: bool = False, board: str = "") -> None:
         self._arch, self._trace, self._board, self._system = arch, trace, board, system.System(arch)
@@ -41,6 +41,7 @@ class System(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: a page router, the system's registers, the cores, and an arbiter for each memory port."""
         m, arch = Module(), self._arch
         m.submodules.pages = pages = PageRouter(arch.cores)
         m.submodules.registers = registers = SystemRegisters(arch)
@@ -70,10 +71,10 @@ class System(wiring.Component):
 
 
 def with_ports(arch: Arch, *, trace: bool = False, board: str = "") -> tuple[Module, Ports]:
-    """The machine inside a module, with its flat ports by name: what the Verilog writer takes.
+    """Return the machine inside a module, and its flat ports by name, as the Verilog writer takes them.
 
-    Of several cores the ports are ``s_axil``, ``m_axi_memory0`` and up, ``interrupt``, and with the core's number
-    behind their names those of ``PORT_PREFIXES`` that each core has."""
+    The ports of several cores are ``s_axil``, ``m_axi_memory0`` and up, and ``interrupt``; the ports of
+    ``PORT_PREFIXES`` that each core has carry the core's number behind their names."""
     if arch.cores == 1:
         return single_core(arch, trace=trace, board=board)
     m = Module()

@@ -21,14 +21,15 @@ PORT_PREFIXES = {
 
 
 class Top(wiring.Component):
-    """``axil``: control registers; ``dram0`` and ``dram1``, or ``dram`` for both, and ``program``: AXI4 masters;
-    ``stream``: instruction beats; ``samples``: performance samples; ``interrupt``.
+    """A core with its control registers and a soft reset.
 
-    With ``trace`` also :class:`TracePort`; simulation reads it, the product is made without. ``board``: what the
-    register BOARD tells, by name. With ``grouped`` also what a system of several cores has beside the registers:
-    ``group_start``, ``group_reset``, and ``status``.
-    A soft reset lets what is on the buses end, throws the rest away and resets the core; memories keep their contents.
-    """
+    ``axil``: control registers. ``dram0`` and ``dram1``, or ``dram`` for both, and ``program``: AXI4 masters.
+    ``stream``: instruction beats. ``samples``: performance samples. ``interrupt``: see :class:`CsrSlave`.
+
+    With ``trace`` there is also a :class:`TracePort`: simulation reads it, the product is made without. ``board``:
+    the name that the register BOARD shows as a code. With ``grouped`` there are also ``group_start``,
+    ``group_reset`` and ``status``, by which a system of several cores controls a core beside its registers. A soft
+    reset lets transfers on the buses end, throws the rest away and resets the core; memories keep their contents."""
 
     def __init__(self, arch: Arch, *, trace: bool = False, board: str = "", grouped: bool = False) -> None:
         self._arch, self._trace, self._board, self._grouped = arch, trace, board, grouped
@@ -44,6 +45,7 @@ class Top(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: the control registers, and the core with its reset."""
         m = Module()
         core_reset, resetting = Signal(), Signal()
         m.submodules.csr = csr = CsrSlave(self._arch, self._board)
@@ -71,7 +73,7 @@ class Top(wiring.Component):
 
 
 def single_core(arch: Arch, *, trace: bool = False, board: str = "") -> tuple[Module, Ports]:
-    """Top inside a module, with its flat ports by name: what the Verilog writer takes of a machine of one core."""
+    """Return Top inside a module, and its flat ports by name, as the Verilog writer takes a machine of one core."""
     m = Module()
     m.submodules.machine = top = Top(arch, trace=trace, board=board)
     ports: Ports = {}

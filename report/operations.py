@@ -86,8 +86,9 @@ class Ran:
 
     @cached_property
     def texts(self) -> list[str]:
-        """[operations]: the instruction as assembly; equal instructions, of which there are many, are formatted
-        once."""
+        """[operations]: the instruction as assembly.
+
+        Equal instructions, of which there are many, are formatted once."""
         isa = Isa(self.model.arch)
         rows = isa.split(self.program)[:, self.work["instruction"]].T
         different, which = np.unique(rows, axis=0, return_inverse=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,12 +21,10 @@ from weft.runtime.fair_lock import FairLock
 from weft.support.errors import Mismatch, WeftError
 
 if TYPE_CHECKING:
+    from weft.golden.system import GoldenSystem
     from weft.simulate.job import MemorySettings
 
 GOLDEN, RTL = "golden", "rtl"
-PIECE_INSTRUCTIONS = 1 << 16
-"""The instructions that the golden machine is given at once; each takes some hundred bytes."""
-
 Progress = Callable[[str, int, int], None]
 """A function that is told what happens now, how much of it is done, and of how much (0: not known)."""
 
@@ -59,7 +58,7 @@ class Done:
 class Backend(Protocol):
     """A machine with its two DRAMs ("dram0", "dram1"), whose content stays between two runs.
 
-    ``most_images``: how many images one program may hold, each with a window of its own. ``fair_lock``: held by whoever
+    ``most_images``: how many images one run may hold, each with a window of its own; ``fair_lock``: held by whoever
     writes, runs and reads."""
 
     name: str
@@ -73,11 +72,12 @@ class Backend(Protocol):
     def read(self, memory: str, address: int, size: int, offset_blocks: int = 0) -> np.ndarray:
         """Return int64 [size, lanes] of a window from ``address`` on; the window starts at block ``offset_blocks``."""
 
-    def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
-        """Run programs one after another; between them registers are reset, memories stay.
+    def run(self, groups: Sequence[Sequence[bytes]], progress: Progress = no_progress) -> list[list[Done]]:
+        """Run groups one after another, the programs of each side by side, one a core from core 0 on.
 
-        Raise WeftError for an illegal program if the machine knows the instruction, and if the machine cannot be made.
-        Raise Mismatch if the program does not come to an end."""
+        Between groups registers are reset, memories stay. Raise WeftError for an illegal program if the machine knows
+        the instruction, for programs whose order would matter, and if the machine cannot be made. Raise Mismatch if a
+        program does not come to an end."""
 
 
 class Local:
@@ -103,34 +103,33 @@ class Golden(Local):
 
     name = GOLDEN
 
-    def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
+    def run(self, groups: Sequence[Sequence[bytes]], progress: Progress = no_progress) -> list[list[Done]]:
         """Run programs one after another; return how each ended."""
-        from weft.golden.machine import Machine
+        from weft.golden.system import GoldenSystem
 
-        machine = Machine(self.arch, self.drams["dram0"], self.drams["dram1"])
-        size = machine.isa.instruction_bytes
-        done = []
-        for program in programs:
-            began, before = time.monotonic(), machine.counters.copy()
-            total = int(machine.isa.counts(program).sum())
-            machine.soft_reset()
-            machine.saturated.clear()
-            for first in range(0, len(program), PIECE_INSTRUCTIONS * size):
-                done_before = machine.counters["instructions"] - before["instructions"]
+        system = GoldenSystem(self.arch, self.drams["dram0"], self.drams["dram1"])
+        return [_on_golden(system, programs, progress) for programs in groups]
 
-                def tell(count: int, _: int, first: int = done_before, total: int = total) -> None:
-                    progress("golden machine", first + count, total)
 
-                machine.run(program[first:first + PIECE_INSTRUCTIONS * size], tell)
-            done.append(Done(instructions=total, cycles=None, seconds=time.monotonic() - began,
-                             saturated={at - before["instructions"]: count for at, count in machine.saturated.items()}))
-        return done
+def _on_golden(system: GoldenSystem, programs: Sequence[bytes], progress: Progress) -> list[Done]:
+    """Run a group from reset. The time is that of all of its cores together."""
+    before = []
+    for core in system.cores:
+        before.append(core.counters["instructions"])
+        core.soft_reset()
+        core.saturated.clear()
+    began = time.monotonic()
+    system.run(programs, partial(progress, "golden machine"))
+    seconds = time.monotonic() - began
+    return [Done(instructions=core.counters["instructions"] - start, cycles=None, seconds=seconds,
+                 saturated={at - start: count for at, count in core.saturated.items()})
+            for core, start, _ in zip(system.cores, before, programs, strict=False)]
 
 
 class Simulation(Local):
     """The Verilog under Verilator.
 
-    ``memory`` sets the timing of its memories, ``options`` are those of ``simulate.rtl.run_many_on_rtl``.
+    ``memory`` says how its memories behave, ``options`` are those of ``simulate.rtl.run_groups_on_rtl``.
     ``sample_interval``: cycles between two samples, 0 for none; two instructions before each program set it."""
 
     name = RTL
@@ -143,26 +142,26 @@ class Simulation(Local):
             self.options["samples"] = True
         self._before = sampling(arch, sample_interval)
 
-    def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
+    def run(self, groups: Sequence[Sequence[bytes]], progress: Progress = no_progress) -> list[list[Done]]:
         """Run programs one after another in one simulation; return how each ended."""
         from weft.simulate.make import BuildError
-        from weft.simulate.rtl import run_many_on_rtl
+        from weft.simulate.rtl import run_groups_on_rtl
         from weft.simulate.simulation import SimulationError
         from weft.simulate.toolchain import ToolchainError
 
-        memories = None if self.memory is None else [self.memory] * len(programs)
+        memories = None if self.memory is None else [self.memory] * len(groups)
         try:
             before = len(self._before) // Isa(self.arch).instruction_bytes
-            sampled = [self._before + program for program in programs]
-            results = run_many_on_rtl(self.arch, sampled, self.drams["dram0"], self.drams["dram1"], memories=memories,
-                                      stage=lambda stage: progress(stage, 0, 0), **self.options)
+            sampled = [[self._before + program for program in programs] for programs in groups]
+            results = run_groups_on_rtl(self.arch, sampled, self.drams["dram0"], self.drams["dram1"], memories=memories,
+                                        stage=lambda stage: progress(stage, 0, 0), **self.options)
         except (BuildError, ToolchainError) as error:
             raise WeftError(str(error)) from None
         except SimulationError as error:
             raise Mismatch(f"the simulation failed: {error}") from None
-        return [Done(instructions=result.instructions - before, cycles=result.cycles, seconds=result.seconds,
-                     cause=result.error_cause, program_counter=result.error_program_counter,
-                     operations=result.operations, samples=result.samples) for result in results]
+        return [[Done(instructions=result.instructions - before, cycles=result.cycles, seconds=result.seconds,
+                      cause=result.error_cause, program_counter=result.error_program_counter,
+                      operations=result.operations, samples=result.samples) for result in group] for group in results]
 
 
 def sampling(arch: Arch, interval: int) -> bytes:

@@ -109,6 +109,21 @@ def stored_outputs(model: TModel, images: Sequence[Vectors], many: bool) -> dict
     return stacked if many else {name: array[0] for name, array in stacked.items()}
 
 
-def together(images: Sequence[Values]) -> Values:
-    """Return every output of all images, along the first axis; scalars get one axis."""
-    return {name: np.concatenate([np.atleast_1d(image[name]) for image in images]) for name in images[0]}
+def are_counted(network: Network, inputs: Mapping[str, np.ndarray]) -> bool:
+    """Tell whether a user's arrays have an axis more than the network's inputs, which counts images."""
+    return any(np.ndim(inputs[tensor.name]) > len(tensor.shape) for tensor in network.signature.inputs
+               if tensor.shape is not None and tensor.name in inputs)
+
+
+def together(images: Sequence[Values], counted: bool = False) -> Values:
+    """Return every output of all images: joined along a leading 1, else stacked along a new first axis.
+
+    Outputs of a single image stay as they are, but for ``counted`` ones (:func:`are_counted`)."""
+    return {name: _together([image[name] for image in images], counted) for name in images[0]}
+
+
+def _together(arrays: Sequence[np.ndarray], counted: bool) -> np.ndarray:
+    """Return one output of all images."""
+    if arrays[0].shape[:1] == (1,):
+        return np.concatenate(arrays)
+    return np.stack(arrays) if counted or len(arrays) > 1 else arrays[0]

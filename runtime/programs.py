@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from weft.golden.dram import MOST_ADDRESS_BITS
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES
-from weft.hw.contract.instructions import DataFlow, Opcode
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.tmodel.manifest import TModel
@@ -26,47 +28,58 @@ def preload(model: TModel, isa: Isa) -> bytes:
 
 
 class Batch:
-    """The programs of several images as one.
+    """The programs of several images.
 
-    Each image has a window of its own in DRAM0, ``window_blocks`` of 64 KiB long, which the Configure register
-    DRAM0_OFFSET moves. At most ``most_images`` have room at once."""
+    Each image has a window of its own in DRAM0, ``window_bytes`` long (None: as long as DRAM0), which the Configure
+    register DRAM0_OFFSET moves. At most ``most_images`` have room at once. All images share DRAM1.
 
-    def __init__(self, isa: Isa, program: bytes) -> None:
+    One core runs all images one after another, as one program. Several cores run groups: image i is on core i modulo
+    the number of cores, and the last group may leave cores without one."""
+
+    def __init__(self, isa: Isa, program: bytes, window_bytes: int | None = None) -> None:
         self.isa, self.program = isa, program
-        arch = isa.arch
-        self.window_blocks = -(-arch.dram0_depth * arch.vector_bytes // DRAM_OFFSET_BYTES)
+        self.window_bytes = window_bytes or isa.arch.dram0_window_bytes
+        self.window_blocks = self.window_bytes // DRAM_OFFSET_BYTES
         reach = min(isa.registers[Register.DRAM0_OFFSET].maximum, (1 << MOST_ADDRESS_BITS) // DRAM_OFFSET_BYTES)
         by_program = PROGRAM_LIMIT_BYTES // max(len(program), 1)
-        self.most_images = max(min(reach // self.window_blocks, by_program), 1)
+        self.most_images = max(min(reach // self.window_blocks, by_program) // isa.arch.cores, 1) * isa.arch.cores
 
-    @property
-    def window_bytes(self) -> int:
-        """The bytes of one image's window."""
-        return self.window_blocks * DRAM_OFFSET_BYTES
+    def groups(self, images: int) -> list[list[bytes]]:
+        """Return the programs of so many images: of each group one a core, from core 0 on."""
+        cores = self.isa.arch.cores
+        if cores == 1:
+            return [[self._of(range(images))]]
+        return [[self._of(range(image, image + 1)) for image in range(first, min(first + cores, images))]
+                for first in range(0, images, cores)]
 
-    def of(self, images: int) -> bytes:
-        """Return the program of so many images."""
-        rewind = self._rewind()
-        return b"".join(self._prologue(image, rewind) + self.program for image in range(images))
-
-    def place(self, instruction: int) -> tuple[int, int]:
-        """Return the image of an instruction of :meth:`of`, and its number in the program of one image.
+    def place(self, group: int, core: int, instruction: int) -> tuple[int, int]:
+        """Return the image of an instruction of :meth:`groups`, and its number in the program of one image.
 
         The number is negative for instructions before that program."""
-        before = 1 + len(self._rewind())
-        image, number = divmod(instruction + before, len(self.program) // self.isa.instruction_bytes + before)
-        return image, number - before
+        first, between = group * self.isa.arch.cores + core, 1 + len(self._rewind)
+        lead = between - len(self._window(first))
+        image, number = divmod(instruction + lead, len(self.program) // self.isa.instruction_bytes + between)
+        return first + image, number - between
 
+    def _of(self, images: range) -> bytes:
+        """Return the program of images one after another: each finds the registers as after reset."""
+        resets = [self.isa.configure(register, self.isa.registers[register].reset) for register in self._rewind]
+        return b"".join(self.isa.assemble([*self._window(image), *(resets if image > images.start else [])])
+                        + self.program for image in images)
+
+    def _window(self, image: int) -> list[Instruction]:
+        """Return the instructions that move the window to an image's; none for the first."""
+        return [self.isa.configure(Register.DRAM0_OFFSET, image * self.window_blocks)] if image else []
+
+    @cached_property
     def _rewind(self) -> list[Register]:
-        """Return the registers, among those new in weft, that the program sets; every image needs them reset."""
+        """Return the registers, among those new in weft, that the program sets."""
         opcode, _, register, *_ = self.isa.words(self.program)
         used = {int(number) for number in register[opcode == Opcode.CONFIGURE]}
         return [known for known in Register if known in used and known >= Register.MAT_MUL_ROWS]
 
-    def _prologue(self, image: int, rewind: list[Register]) -> bytes:
-        """Return the instructions before an image's program; there are none before the first."""
-        if image == 0:
-            return b""
-        window = self.isa.configure(Register.DRAM0_OFFSET, image * self.window_blocks)
-        resets = [self.isa.configure(register, self.isa.registers[register].reset) for register in rewind]
-        return self.isa.assemble([window, *resets])
+
+def image_a_core(program: bytes, arch: Arch) -> list[bytes]:
+    """Return the programs of a full group, as :meth:`Batch.groups` makes them, in windows as long as DRAM0."""
+    group, = Batch(Isa(arch), program).groups(arch.cores)
+    return group

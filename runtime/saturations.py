@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.runtime.programs import Batch
@@ -18,13 +18,15 @@ class Saturated:
     images: tuple[int, ...] = ()
 
 
-def saturated(model: TModel, batch: Batch, counts: Mapping[int, int], first: int) -> Saturated:
-    """Return the meaning of the ``counts`` by instruction of a batch's program; ``first``: number of its first
-    image."""
+def saturated(model: TModel, batch: Batch, groups: Sequence[Sequence[Mapping[int, int]]], first: int) -> Saturated:
+    """Return what the counts by instruction of a batch's programs mean.
+
+    ``first``: the number of the batch's first image."""
     beyond = narrowed = 0
     images = set()
-    for instruction, count in counts.items():
-        image, number = batch.place(instruction)
+    found = ((batch.place(group, core, instruction), count) for group, programs in enumerate(groups)
+             for core, counts in enumerate(programs) for instruction, count in counts.items())
+    for (image, number), count in found:
         why = _meant(model, number)
         if why is None:
             beyond += count

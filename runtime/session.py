@@ -17,7 +17,7 @@ from weft.hw.contract.keys import Compatibility
 from weft.runtime import saturations
 from weft.runtime.compare import Comparison, compare, compare_vectors
 from weft.runtime.devices import GOLDEN, RTL, Backend, Done, Golden, Local, Progress, machine, no_progress
-from weft.runtime.images import Values, Vectors, stored_images, stored_outputs, together, user_images
+from weft.runtime.images import Values, Vectors, are_counted, stored_images, stored_outputs, together, user_images
 from weft.runtime.programs import Batch, preload
 from weft.runtime.saturations import Saturated
 from weft.support.errors import Mismatch, WeftError, explain
@@ -43,15 +43,18 @@ class RunResult:
     done_macs: int | None
     seconds: float
     array_size: int
+    cores: int = 1
     comparison: Comparison | None = None
     operations: list[tuple[int, np.ndarray]] = field(default_factory=list)
     """On rtl with ``trace_operations``, the cycles of each program and a row for each operation.
 
-    Rows are of ``hw.contract.units.OPERATION``."""
+    Rows are of ``hw.contract.units.OPERATION``. Programs of a group stand in the order of their cores."""
     programs: list[tuple[TModel, bytes]] = field(default_factory=list)
     """The model and the program bytes of each entry of ``operations``.
 
     For several images the program is longer than the model's own."""
+    groups: list[int] = field(default_factory=list)
+    """How many of ``operations`` each group has: programs that ran side by side, one a core."""
     samples: list[np.ndarray] = field(default_factory=list)
     """On rtl with ``sample_interval``, words of the sample port for each program (samples.py)."""
     preload_instructions: int = 0
@@ -68,21 +71,32 @@ class RunResult:
         """Multiply-accumulates that the array does per multiplier and cycle, at most 1; None if not known."""
         if not self.cycles or self.done_macs is None:
             return None
-        return min(self.done_macs / (self.array_size**2 * self.cycles), 1.0)
+        return min(self.done_macs / (self.cores * self.array_size**2 * self.cycles), 1.0)
 
 
 @dataclass(frozen=True)
 class _Ran:
-    """The results of a group of images that ran as one program.
+    """The results of the images of one run.
 
-    Their output vectors, how the program ended, the preload before it, the model and the bytes of the program."""
+    Their output vectors, how each group of programs ended, the preload before them, the model and the programs."""
 
+    model: TModel
     outputs: list[Vectors]
-    done: Done
-    preload: Done | None
+    groups: list[list[Done]]
+    preload: list[Done] | None
     comparison: Comparison | None
     saturated: Saturated | None
-    program: tuple[TModel, bytes]
+    programs: list[list[bytes]]
+
+    @property
+    def done(self) -> list[Done]:
+        """Of all programs."""
+        return [each for group in self.groups for each in group]
+
+    @property
+    def cycles(self) -> int | None:
+        """Of groups one after another, each as long as the core that takes longest; None where nobody counts them."""
+        return None if self.done[0].cycles is None else sum(map(_cycles, self.groups))
 
 
 class Session:
@@ -105,7 +119,8 @@ class Session:
             **rtl_options: Any) -> RunResult:
         """Run the network on one image or many (at most ``most``), and return outputs and counts.
 
-        ``inputs`` by name; outputs have the network's own types, images along the first axis. ``raw``, of a single
+        ``inputs`` by name; outputs have the network's own types; images are joined along their
+        leading 1, or stacked. ``raw``, of a single
         program, takes and gives vectors [size, array_size]. ``on``: golden, rtl or a device. With ``check`` the golden
         machine runs beside any other, and all of both DRAMs is compared; on a device with remote memory only the
         outputs are. Differences are in the result. Raise WeftError for inputs that do not fit and for a program that
@@ -124,7 +139,8 @@ class Session:
                 ran += groups
                 for values, outputs in zip(images, made, strict=True):
                     values |= outputs
-        results = together([self.network.signature.results(values) for values in images])
+        results = together([self.network.signature.results(values) for values in images],
+                           are_counted(self.network, inputs))
         return self._result(results, ran, len(images), beyond)
 
     def _beyond(self, images: list[Values]) -> dict[str, int]:
@@ -152,21 +168,23 @@ class Session:
     def _result(self, outputs: dict[str, np.ndarray], ran: list[_Ran], images: int,
                 inputs: Mapping[str, int] | None = None) -> RunResult:
         """Return the result of all groups of images."""
-        done = [group.done for group in ran]
+        done, groups = [each for run in ran for each in run.done], [group for run in ran for group in run.groups]
         comparisons = [group.comparison for group in ran if group.comparison is not None]
         loaded = [group.preload for group in ran if group.preload is not None][:1]
         return RunResult(
             outputs=outputs, images=images, instructions=sum(each.instructions for each in done),
-            cycles=None if done[0].cycles is None else sum(each.cycles or 0 for each in done),
+            cycles=None if done[0].cycles is None else sum(map(_cycles, groups)),
             macs=self.network.macs * images or None, done_macs=self.network.done_macs * images or None,
-            seconds=sum(each.seconds for each in done),
-            array_size=self.arch.array_size,
+            seconds=sum(max(each.seconds for each in group) for group in groups),
+            array_size=self.arch.array_size, cores=self.arch.cores,
             comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None,
             operations=[(each.cycles or 0, each.operations) for each in done if each.operations is not None],
-            programs=[group.program for group in ran if group.done.operations is not None],
+            programs=[(run.model, program) for run in ran if run.done[0].operations is not None
+                      for programs in run.programs for program in programs],
+            groups=[len(group) for group in groups if group[0].operations is not None],
             samples=[each.samples for each in done if each.samples is not None],
-            preload_instructions=sum(each.instructions for each in loaded),
-            preload_cycles=loaded[0].cycles if loaded else None,
+            preload_instructions=loaded[0][0].instructions if loaded else 0,
+            preload_cycles=_cycles(loaded[0]) if loaded and loaded[0][0].cycles is not None else None,
             saturated=saturations.together(group.saturated for group in ran),
             narrowed=any(saturations.narrowed(model) for model in self.network.machines),
             saturated_inputs=dict(inputs or {}))
@@ -193,7 +211,7 @@ class Loaded:
     def __init__(self, model: TModel, arch: Arch) -> None:
         self.model, self.arch = model, arch
         self.isa = Isa(arch)
-        self.batch = Batch(self.isa, model.program)
+        self.batch = Batch(self.isa, model.program, model.window_bytes)
         self.preload = preload(model, self.isa)
 
     def run(self, images: list[Values], how: _How) -> tuple[list[_Ran], list[Values]]:
@@ -210,29 +228,45 @@ class Loaded:
         return [self._run_group(first, group, how) for first, group in self._groups(images, most)]
 
     def _groups(self, images: list[Vectors], most: int) -> Iterator[tuple[int, list[Vectors]]]:
-        """Yield the groups of images that run as one program, at most ``most`` each, with the first's number."""
+        """Yield the images of each run, at most ``most``, with the number of the first."""
         most = min(most, self.batch.most_images)
         for first in range(0, len(images), most):
             yield first, images[first:first + most]
 
     def _run_group(self, first: int, images: list[Vectors], how: _How) -> _Ran:
         """Run a group of images as one program, compared with golden if asked."""
-        programs = [*filter(None, [self.preload]), self.batch.of(len(images))]
+        programs = self.batch.groups(len(images))
+        if len(programs[0]) > 1:
+            self._check_side_by_side(programs[0])
+        before = [[self.preload] * self.arch.cores] if self.preload else []
         device = how.backend()
         golden = Golden(self.arch) if how.check and not isinstance(device, Golden) else None
         if golden is not None:
             self._place(golden, images)
-            counted = golden.run(programs, how.progress)
+            counted = golden.run([*before, *programs], how.progress)[len(before):]
         with device.fair_lock:
             self._place(device, images)
-            done = device.run(programs, how.progress)
+            done = device.run([*before, *programs], how.progress)
             _insist(done, golden is not None)
             outputs = [self._read(device, image) for image in range(len(images))]
         comparison = None if golden is None else self._compare(golden, device, outputs, first)
-        counts = (counted if golden is not None else done)[-1].saturated
-        saturated = None if counts is None else saturations.saturated(self.model, self.batch, counts, first)
-        return _Ran(outputs, done[-1], done[0] if self.preload else None, comparison, saturated,
-                    (self.model, programs[-1]))
+        groups = done[len(before):]
+        counts = [[each.saturated for each in group] for group in (counted if golden is not None else groups)]
+        known = [[each for each in group if each is not None] for group in counts]
+        saturated = saturations.saturated(self.model, self.batch, known, first) if known == counts else None
+        return _Ran(self.model, outputs, groups, done[0] if before else None, comparison, saturated, programs)
+
+    def _check_side_by_side(self, programs: list[bytes]) -> None:
+        """Raise what the machine would stop with, and RaceError if the order of the cores would matter.
+
+        Later groups are the same, with windows that all lie as much farther."""
+        from weft.golden.legality import first_stop
+        from weft.golden.races import check_races
+
+        stop = first_stop(self.model.program, self.arch)
+        if stop is not None:
+            raise stop
+        check_races(programs, self.arch)
 
     def _compare(self, golden: Golden, device: Backend, outputs: list[Vectors], first: int) -> Comparison:
         """Compare both DRAMs of a device with golden's, or only the outputs if its memory is remote."""
@@ -263,11 +297,17 @@ class Loaded:
         return {port.name: device.read("dram0", port.base, port.size, window) for port in self.model.outputs}
 
 
-def _insist(programs: list[Done], checked: bool) -> None:
+def _cycles(group: list[Done]) -> int:
+    """Return the cycles of the core that takes longest, of programs that start together."""
+    return max(each.cycles or 0 for each in group)
+
+
+def _insist(groups: list[list[Done]], checked: bool) -> None:
     """Raise Mismatch if a program stopped before its end; ``checked``: golden ran it to the end."""
-    for done in programs:
+    for core, done in (pair for group in groups for pair in enumerate(group)):
         if done.cause is not Cause.NONE:
-            where = f"instruction {done.program_counter} with cause {done.cause.name}"
+            whose = f"core {core}, " if max(map(len, groups)) > 1 else ""
+            where = f"{whose}instruction {done.program_counter} with cause {done.cause.name}"
             raise Mismatch(f"the RTL stopped at {where}" + ("; golden ran to the end" if checked else ""))
 
 

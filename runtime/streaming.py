@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.runtime import saturations
+from weft.runtime import images, saturations
 from weft.runtime.compare import Comparison
-from weft.runtime.images import split_images
 from weft.runtime.saturations import Saturated
 from weft.runtime.session import RunResult, Session
 from weft.support.errors import WeftError, explain
@@ -29,7 +28,7 @@ def stream(session: Session, inputs: Mapping[str, np.ndarray], states: Mapping[s
     else they are the real 0. ``options`` are those of Session.run. Raise WeftError for states that the network does not
     have or that do not fit, and the errors of Session.run."""
     kept = checked(session.network, states)
-    steps = split_images(session.network, inputs, most, frozenset(kept))
+    steps = images.split_images(session.network, inputs, most, frozenset(kept))
     now = {name: np.asarray(inputs[name]) if name in inputs else tensor.made(np.zeros(tensor.shape or ()))
            for name, tensor in kept.items()}
     results = []
@@ -89,5 +88,5 @@ def together(results: Sequence[RunResult]) -> RunResult:
             beyond[name] = beyond.get(name, 0) + count
     return dataclasses.replace(
         first, **sums, **lists, saturated_inputs=beyond, saturated=saturations.together(_numbered(results)),
-        outputs={name: np.concatenate([each.outputs[name] for each in results]) for name in first.outputs},
+        outputs=images.together([each.outputs for each in results]),
         comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None)

@@ -24,15 +24,15 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.boards import clock_hz
-from weft.cli.cycles import cycles_object, waits_of
+from weft.cli.estimate import estimated_program
 from weft.compiler.backend.limit import limit_cycles
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
-from weft.cycles.replay import estimate
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
+from weft.runtime.devices import no_progress
 from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 from weft.support.errors import WeftError, explain, run_script
@@ -43,20 +43,24 @@ OUTPUT = ROOT / "build" / "bench"
 SHARED = ROOT.parent / "shared" / "models"
 QUICK = "resnet20v2"
 SHARED_NAMES = {"resnet20v2": "resnet20v2_cifar"}
-"""Networks that are taken from the shared models where these are, for their trained weights."""
+"""The networks that are taken from the shared models if these are there, for their trained weights."""
 WITHOUT_BAR = ("mobilenetv2_1.0_224", "squeezenet_v1_0_dc", "yolo_fastest_1_1_coco_320", "mlperf_tiny_resnet8",
                "mlperf_tiny_vww_mobilenetv1_025")
 DEEPER = {"resnet50v2_224": 4}
-"""Networks whose weights need a DRAM window so many times as deep as the presets'."""
+"""The networks whose weights need a DRAM window so many times as deep as the presets'."""
 PRESETS = ("arty", "pynq", "ultra96", "zcu104")
 IN_BYTES, USUAL_BYTES = (*NETWORKS, "mobilenetv2_1.0_224"), ("pynq_int8", "ultra96_int8")
-"""Networks that are measured in bytes too, and the INT8 machines that they are measured on."""
+"""The networks that are measured in bytes too, and the INT8 machines that they are measured on."""
 BYTE_PRESETS = ("arty_int8", "pynq_int8", "ultra96_int8", "zcu104_int8", "ecpix5_int8")
+CORES_PRESETS = ("pynq_3x8", "zcu104_4x16", "zcu104_int8_4x24")
+"""Machines of several cores: an image a core, and cycles those that an image takes on average. Where they are asked
+for."""
+ALL_PRESETS = (*PRESETS, *BYTE_PRESETS, *CORES_PRESETS)
 
 
 @dataclass(frozen=True)
 class Result:
-    """One network on one machine. What was not measured is None."""
+    """The result of one network on one machine; None for what was not measured."""
 
     network: str
     arch: str
@@ -78,7 +82,7 @@ class Result:
 
 
 def network_file(name: str) -> Path | None:
-    """The ONNX file of a network, built where it is not shared; None where it is neither."""
+    """Return the ONNX file of a network, built if it is not shared; None if it is neither."""
     shared = SHARED / f"{SHARED_NAMES.get(name, name)}.onnx"
     if shared.is_file():
         return shared
@@ -91,14 +95,21 @@ def network_file(name: str) -> Path | None:
 
 
 def sample(path: Path) -> dict[str, np.ndarray]:
-    """One input: seeded random values, of the kind that calibration takes when it is given none."""
+    """Return one input: seeded random values, like those that calibration takes if it is given none."""
     random = np.random.default_rng(0)
     ports = read_model(path).inputs
     return {port.name: random.standard_normal(port.shape).astype(np.float32) for port in ports}
 
 
+def images(path: Path, count: int) -> dict[str, np.ndarray]:
+    """So many of them, each its own; the first is that of :func:`sample`."""
+    random = np.random.default_rng(0)
+    ports = read_model(path).inputs
+    return {port.name: random.standard_normal((count, *port.shape[1:])).astype(np.float32) for port in ports}
+
+
 def before_softmax(path: Path) -> tuple[str, ...]:
-    """The network's ends, without a Softmax that stands there: presets without lookup tables leave it to the host."""
+    """Return the network's ends, without a final Softmax: presets without lookup tables leave it to the host."""
     graph = read_model(path)
     makers = {node.output: node for node in graph.nodes}
     ends = [makers[port.tensor] for port in graph.outputs]
@@ -106,40 +117,44 @@ def before_softmax(path: Path) -> tuple[str, ...]:
 
 
 def machine(name: str, preset: str) -> Arch:
+    """Return the machine of a preset, with DRAM windows deep enough for the network."""
     arch, factor = Arch.load(preset), DEEPER.get(name, 1)
     return arch.replace(dram0_depth=arch.dram0_depth * factor, dram1_depth=arch.dram1_depth * factor)
 
 
 def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = EXPECTED.read_latency,
             watch: Callable[[Step, Products], None] | None = None) -> Result:
-    """Compile, estimate, run; ``watch`` sees what each step of the compiler made. Raises CompileError where the network
-    does not fit the machine."""
+    """Compile a network, estimate its cycles and run it; return the result.
+
+    ``watch`` sees what each step of the compiler made. Raise CompileError if the network does not fit the machine."""
     arch, inputs, folder = machine(name, preset), sample(path), OUTPUT / f"{name}_{preset}"
     began = time.monotonic()
     compile_model(path, arch, folder, name=name, calibration=inputs, outputs=before_softmax(path),
                   watch=watch)
     compiled = time.monotonic()
     model = TModel.load(folder / f"{name}.tmodel")
-    found = estimate(model.program, arch, IdealDram(latency, latency))
+    session = Session(model)
+    where = estimated_program(session, session.machines[0], IdealDram(latency, latency), no_progress).where
+    cycles_estimated = -(-where["cycles"] // arch.cores)
     estimated = time.monotonic()
-    where = cycles_object(model, waits_of(model, found.cycles, found.operations))
     ran = exact = None
     if on_rtl:
         memory = MemorySettings(read_latency=latency, write_latency=latency)
-        ran = Session(model).run(inputs, on=RTL, memory=memory)
+        ran = session.run(images(path, arch.cores), on=RTL, memory=memory)
         exact = ran.comparison is not None and ran.comparison.equal == ran.comparison.words
-    cycles = found.cycles if ran is None or ran.cycles is None else ran.cycles
+    cycles_rtl = None if ran is None or ran.cycles is None else -(-ran.cycles // arch.cores)
+    cycles = cycles_estimated if cycles_rtl is None else cycles_rtl
     clock = clock_hz(preset)
     return Result(
-        name, preset, clock / 1e6, None if ran is None else ran.cycles, found.cycles, 1e3 * cycles / clock,
-        clock / cycles, model.done_macs / (arch.array_size**2 * cycles),
+        name, preset, clock / 1e6, cycles_rtl, cycles_estimated, 1e3 * cycles / clock,
+        clock / cycles, model.done_macs / (arch.cores * arch.array_size**2 * cycles),
         limit_cycles(read_model(path), arch),
         where["dram0_bytes"], where["dram1_bytes"], len(model.program), round(compiled - began, 2),
         round(estimated - compiled, 2), None if ran is None else round(ran.seconds, 2), exact, largest_loss(where))
 
 
 def largest_loss(where: dict[str, Any]) -> str:
-    """What the array waited for longest, and the layer that waited for it most, in percent of all cycles."""
+    """Return what the array waited for longest, and the layer that waited most for it, in percent of all cycles."""
     waits = {**where["waits"], "tail": where["tail"]}
     cause = max(waits, key=lambda name: waits[name])
     said = f"{cause.replace('_', ' ')} {waits[cause] / where['cycles']:.1%}"
@@ -150,22 +165,25 @@ def largest_loss(where: dict[str, Any]) -> str:
 
 
 def cases(only: str, quick: bool, preset: str) -> Iterator[tuple[str, str]]:
-    """Networks and presets, ResNet-20 first."""
+    """Yield (network, preset), ResNet-20 first."""
     names = (QUICK,) if quick else (*NETWORKS, *WITHOUT_BAR)
     for name in names:
         for arch in usual_presets(name, quick) if not preset else (preset,):
-            if only in ("", name) and arch in (*PRESETS, *BYTE_PRESETS):
+            if only in ("", name) and arch in ALL_PRESETS:
                 yield name, arch
 
 
 def usual_presets(name: str, quick: bool) -> tuple[str, ...]:
-    """Where nobody asks for one: 32 lanes and most INT8 machines with ResNet-20 alone, to save time."""
+    """Return the presets that a network is measured on if nobody asks for one.
+
+    32 lanes and most INT8 machines are measured with ResNet-20 alone, to save time."""
     if name != QUICK:
         return (*PRESETS[:-1], *(USUAL_BYTES if name in IN_BYTES else ()))
     return PRESETS if quick else (*PRESETS, *BYTE_PRESETS)
 
 
 def show(results: list[Result]) -> None:
+    """Print the table of results."""
     table = Table("network", "machine", "cycles", "estimated", "limit", "of limit", "ms", "fps", "util", "compile s",
                   "sim s", "")
     for row in results:
@@ -183,7 +201,7 @@ def show(results: list[Result]) -> None:
 
 
 def write(name: str, content: object) -> None:
-    """JSON into build/bench/, never seen half written."""
+    """Write JSON into build/bench/, never seen half written."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
     file = OUTPUT / f"{name}.json"
     file.with_suffix(".tmp").write_text(json.dumps(content, indent=1) + "\n")
@@ -196,11 +214,12 @@ def main(
     arch: Annotated[str, typer.Option(help="one preset")] = "",
     estimate_only: Annotated[bool, typer.Option("--estimate", help="without RTL and golden")] = False,
 ) -> None:
+    """Measure networks in RTL; exit with code 1 if RTL and golden differ."""
     chosen = list(cases(only, quick, arch))
     if not chosen:
         networks = ", ".join((*NETWORKS, *WITHOUT_BAR))
         raise WeftError(explain("what to measure", f"{only or 'any network'} on {arch or 'any preset'}",
-                                f"{networks} on {', '.join((*PRESETS, *BYTE_PRESETS))}", "name one of each"))
+                                f"{networks} on {', '.join(ALL_PRESETS)}", "name one of each"))
     results: list[Result] = []
     for name, preset in chosen:
         path = network_file(name)

@@ -25,7 +25,7 @@ from weft.tmodel.manifest import TModel
 
 BASE = "pynq"
 WIDE_FROM_LANES = 16
-"""Arrays of so many lanes have a bus of 128 bits, smaller ones 64."""
+"""Arrays of so many lanes or more have a bus of 128 bits, smaller ones 64."""
 AXES: dict[str, tuple[int, ...]] = {
     "array_size": (4, 8, 12, 16, 24, 32),
     "local_depth": (512, 1024, 2048, 4096, 8192, 16384),
@@ -37,7 +37,9 @@ CONFIRMED = {("array_size", 8), ("array_size", 12), ("dram_latency", 1), ("dram_
 
 @dataclass(frozen=True)
 class Point:
-    """``utilization``: how much of the array's multipliers does work of the network. None where it does not fit."""
+    """One machine's result; None if the network does not fit it.
+
+    ``utilization``: the share of the array's multipliers that do work of the network."""
 
     axis: str
     value: int
@@ -47,7 +49,7 @@ class Point:
 
 
 def arch_of(axis: str, value: int) -> Arch:
-    """BASE with one key changed."""
+    """Return BASE with one key changed."""
     base = Arch.load(BASE)
     if axis == "array_size":
         return base.replace(array_size=value, axi_data_width=128 if value >= WIDE_FROM_LANES else 64)
@@ -55,6 +57,7 @@ def arch_of(axis: str, value: int) -> Arch:
 
 
 def point(axis: str, value: int, *, confirm: bool) -> Point:
+    """Return the result of BASE with one key changed; ``confirm``: in RTL too."""
     path = network_file(QUICK)
     assert path is not None  # it can be built
     arch, inputs = arch_of(axis, value), sample(path)
@@ -77,12 +80,14 @@ def point(axis: str, value: int, *, confirm: bool) -> Point:
 
 
 def points(confirm: bool) -> Iterator[Point]:
+    """Yield the results along all axes; ``confirm``: some of them in RTL too."""
     for axis, values in AXES.items():
         for value in values:
             yield point(axis, value, confirm=confirm and (axis, value) in CONFIRMED)
 
 
 def plot(found: list[Point]) -> None:
+    """Draw the results into build/bench/scaling.png."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -101,6 +106,7 @@ def plot(found: list[Point]) -> None:
 
 
 def main(confirm: Annotated[bool, typer.Option(help="some points in RTL too")] = False) -> None:
+    """Measure how utilisation depends on the machine, and write data and picture."""
     found = list(points(confirm))
     write("scaling", [asdict(each) for each in found])
     plot(found)

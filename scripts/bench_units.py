@@ -1,10 +1,9 @@
-"""How close the units come to what is physically possible: cycles counted in RTL, DRAM latency as
-``EXPECTED`` of hw/contract/dram.py says.
+"""How close the units come to what is physically possible: cycles counted in RTL.
 
     python scripts/bench_units.py [--quick]        # quick: without the 32-lane machines
 
-Prints a table and writes build/bench/units.json; exit code 1 when a bar is missed.
-"""
+DRAM answers as ``EXPECTED`` of hw/contract/dram.py says. The script prints a table and writes
+build/bench/units.json; exit code 1 if a bar is missed."""
 
 from __future__ import annotations
 
@@ -36,18 +35,17 @@ from weft.tmodel.manifest import TModel
 ROOT = Path(__file__).parents[1]
 MEMORY = MemorySettings(read_latency=EXPECTED.read_latency, write_latency=EXPECTED.read_latency)
 WEIGHTS = 8192
-"""Where weights lie in local memory."""
+"""The address of the weights in local memory."""
 TILE = 1024
 
 Program = list[Instruction]
 
 
 class Case(NamedTuple):
-    """``best``: the least cycles that are possible; ``bar``: the most that are allowed, None for no bar.
+    """A program to measure. ``best``: the fewest possible cycles; ``bar``: the most that are allowed, None for no bar.
 
-    ``lone``: another case whose cycles beyond its own best (fetching, first weights, draining) are not counted here:
-    what is left goes from the first vector to the last.
-    """
+    ``lone``: another case, whose cycles beyond its own best (fetching, first weights, draining) are not counted
+    here: what is left goes from the first vector to the last."""
 
     name: str
     program: Program
@@ -68,11 +66,12 @@ class Row:
 
     @property
     def good(self) -> bool:
+        """Whether the bar is met."""
         return self.bar is None or self.cycles <= self.bar
 
 
 def passes(isa: Isa, count: int, vectors: int) -> Program:
-    """``count`` MatMuls, each with its own weights."""
+    """Return ``count`` MatMuls, each with its own weights."""
     rows = isa.arch.array_size + 1
     return [each for k in range(count) for each in (
         isa.load_weight(WEIGHTS + rows * k, rows),
@@ -80,7 +79,9 @@ def passes(isa: Isa, count: int, vectors: int) -> Program:
 
 
 def pass_cases(isa: Isa, count: int, vectors: int, busy: float) -> list[Case]:
-    """One pass alone, and many that keep the array busy for this share of first to last vector."""
+    """Return two cases: one pass alone, and many that keep the array busy.
+
+    ``busy``: the share of the cycles from the first to the last vector in which the array works."""
     lone = f"1 MatMul of {vectors}, weights"
     return [Case(lone, passes(isa, 1, vectors), vectors),
             Case(f"{count} MatMul of {vectors}, weights each", passes(isa, count, vectors), count * vectors,
@@ -88,16 +89,17 @@ def pass_cases(isa: Isa, count: int, vectors: int, busy: float) -> list[Case]:
 
 
 def array_cases(isa: Isa) -> list[Case]:
-    """Passes and short MatMuls."""
+    """Return the cases of passes and of short MatMuls."""
     return [*pass_cases(isa, 8, TILE, 0.98), *pass_cases(isa, 64, 49, 0.95), short_case(isa)]
 
 
 def short_case(isa: Isa) -> Case:
+    """Return the case of MatMuls of few vectors."""
     return Case("200 MatMul of 7", [isa.mat_mul(7 * k, 7 * k, 7) for k in range(200)], 1400, lambda _: 1400 / 0.90)
 
 
 def move_cases(isa: Isa) -> list[Case]:
-    """Four units at once, on memory of their own."""
+    """Return the cases of four units at once, each on memory of its own."""
     beats = TILE * isa.arch.vector_bytes * 8 // isa.arch.axi_data_width
     alone = {
         "MatMul alone": isa.mat_mul(0, 0, TILE),
@@ -117,7 +119,7 @@ def move_cases(isa: Isa) -> list[Case]:
 
 
 def residual_cases(isa: Isa) -> list[Case]:
-    """MatMul, accumulate from local, and out to local, on three tiles in turn."""
+    """Return the cases of MatMul, accumulate from local, and move out to local, on three tiles in turn."""
     def pattern(accumulate: bool) -> Program:
         return [each for k in range(8) for each in (
             isa.mat_mul(0, TILE * (k % 3), TILE, accumulate=accumulate),
@@ -134,7 +136,9 @@ def residual_cases(isa: Isa) -> list[Case]:
 
 
 def loop_case(isa: Isa) -> Case:
-    """Beyond its vectors it may take 30 cycles, and what lookup tables add to the SIMD unit's pipeline."""
+    """Return the case of a SIMD loop.
+
+    Beyond its vectors it may take 30 cycles, and what lookup tables add to the SIMD unit's pipeline."""
     body = [isa.simd(SimdSub(SimdOpcode.ABS, destination=1), read=0),
             isa.simd(SimdSub(SimdOpcode.ADD, 1, 0, 1), read=TILE),
             isa.simd(SimdSub(SimdOpcode.MAX, 1, 0), read=0, write=2 * TILE)]
@@ -143,7 +147,7 @@ def loop_case(isa: Isa) -> Case:
 
 
 def measure(machine: str, arch: Arch, cases: list[Case]) -> list[Row]:
-    """Run the cases in one simulation, check the memories against golden, count."""
+    """Run the cases in one simulation, check the memories against golden, and return a row for each."""
     isa = Isa(arch)
     hardware, golden = [(Dram(arch), Dram(arch)) for _ in range(2)]
     vectors = np.random.default_rng(0).integers(-100, 100, (4096, arch.array_size))
@@ -166,7 +170,9 @@ def measure(machine: str, arch: Arch, cases: list[Case]) -> list[Row]:
 
 
 def published_vectors() -> list[Row]:
-    """The program of the original tools, when it is there: all logits exact, cycles of the first image."""
+    """Return the row of the program of the original tools, if it is there.
+
+    All logits must be exact; the cycles are those of the first image."""
     folder = ROOT.parent / "shared" / "vectors" / "resnet20v2_zcu104"
     if not folder.exists():
         return []
@@ -186,6 +192,7 @@ def published_vectors() -> list[Row]:
 
 
 def show(rows: list[Row]) -> None:
+    """Print the table."""
     table = Table("machine", "case", "cycles", "of best", "bar", "")
     for row in rows:
         share = f"{row.best / row.cycles:.1%}" if row.best else ""
@@ -195,8 +202,10 @@ def show(rows: list[Row]) -> None:
 
 
 def machines(quick: bool) -> Iterator[tuple[str, Arch, list[Case]]]:
-    """The machines to measure and their cases: ``ultra96`` with accumulators for four tiles side by side. The bars are
-    of deep queues, for short operations wait for a place in short ones."""
+    """Yield the machines to measure and their cases.
+
+    They are ``ultra96`` with accumulators for four tiles side by side. The bars hold for deep queues: in short
+    queues short operations wait for a place."""
     lanes16 = Arch.load("ultra96").replace(accumulator_depth=4 * TILE, deep_queues=1)
     isa = Isa(lanes16)
     yield "16 lanes", lanes16, [*array_cases(isa), *move_cases(isa), *residual_cases(isa), loop_case(isa)]
@@ -209,6 +218,7 @@ def machines(quick: bool) -> Iterator[tuple[str, Arch, list[Case]]]:
 
 
 def main(quick: Annotated[bool, typer.Option(help="without the 32-lane machines")] = False) -> None:
+    """Measure the units; exit with code 1 if a bar is missed."""
     rows = [row for machine in machines(quick) for row in measure(*machine)]
     if not quick:
         rows += published_vectors()

@@ -1,7 +1,8 @@
-"""Writes docs/blocks/: a page for each group of blocks, from their docstrings and their ports at the pynq preset.
+"""Write docs/blocks/: a page for each group of blocks, from their docstrings and their ports at the pynq preset.
 
     python scripts/block_pages.py [--check]
-"""
+
+``--check`` writes nothing, and exits with code 1 if a page is not current."""
 
 from __future__ import annotations
 
@@ -66,12 +67,15 @@ PORTS_AT_PRESET = (Top, Core, Fetch, Decoder, Supervisor, Sampler, SystolicArray
                    MoveOutUnit, MoveInUnit, SimdUnit, DramReader, DramWriter, ProgramReader, CsrSlave)
 """Blocks that an architecture alone describes: their ports are listed."""
 
-HEAD = """# Blocks
+MACHINE = "../machine"
+"""The pages of the machine, from those of the blocks."""
+
+HEAD = f"""# Blocks
 
 These pages list every hardware block: what it promises, its named latencies, and its ports. `scripts/block_pages.py`
 generates them from the blocks' docstrings; ports are those at the `pynq` preset. `hw/core.py` joins the blocks.
-[The machine](../machine/README.md) says what they do together. Every latency has its name in
-[latencies](../machine/latencies.md).
+[The machine]({MACHINE}/README.md) says what they do together. Every latency has its name in
+[latencies]({MACHINE}/latencies.md).
 
 ```
  beats --> Fetch --> Decoder --> Interlock -+-> LoadWeightUnit --+  LocalMemory <--> DramReader / DramWriter (0 and 1)
@@ -84,7 +88,7 @@ generates them from the blocks' docstrings; ports are those at the `pynq` preset
 
 
 def width_of(shape: object) -> str:
-    """Bits of a payload, or its fields."""
+    """Return the bits of a payload, or its fields, as text."""
     if isinstance(shape, data.StructLayout) and len(list(shape)) <= 8:
         return ", ".join(f"{name} {Shape.cast(field.shape).width}" for name, field in shape)
     cast = Shape.cast(shape.as_shape() if isinstance(shape, ShapeCastable) else shape)
@@ -92,7 +96,7 @@ def width_of(shape: object) -> str:
 
 
 def ports(block: wiring.Component) -> list[str]:
-    """A table row for each member."""
+    """Return a table row for each member of a block."""
     rows = ["| port | direction | carries |", "|---|---|---|"]
     for name, member in block.signature.members.items():
         direction = "out" if member.flow is wiring.Out else "in"
@@ -109,7 +113,7 @@ def ports(block: wiring.Component) -> list[str]:
 
 
 def page(block: type, arch: Arch) -> list[str]:
-    """One block: where it is, what it promises, its named latencies, its ports."""
+    """Return the lines of one block: where it is, what it promises, its named latencies, its ports."""
     module = inspect.getmodule(block)
     assert module is not None
     place = module.__name__.removeprefix("weft.").replace(".", "/") + ".py"
@@ -123,19 +127,19 @@ def page(block: type, arch: Arch) -> list[str]:
 
 
 def file_of(group: str) -> str:
-    """The name of a group's page."""
+    """Return the file name of a group's page."""
     return group.lower().replace(" ", "-") + ".md"
 
 
 def index() -> str:
-    """The page that lists the others."""
+    """Return the page that lists the pages of the groups."""
     rows = [(f"[{group}]({file_of(group)})", ", ".join(f"`{block.__name__}`" for block in blocks))
             for group, blocks in GROUPS.items()]
     return HEAD + table(("page", "blocks"), rows)
 
 
 def group_page(group: str, blocks: tuple[type, ...], arch: Arch) -> str:
-    """The page of a group."""
+    """Return the page of a group."""
     names = ", ".join(f"`{block.__name__}`" for block in blocks)
     lines = [f"# Blocks: {group}", "", f"This page says what these blocks promise: {names}.", "",
              "`scripts/block_pages.py` makes it of their docstrings. [Blocks](README.md) lists the other pages.", ""]
@@ -145,13 +149,14 @@ def group_page(group: str, blocks: tuple[type, ...], arch: Arch) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every page of docs/blocks/ -> what it should be."""
+    """Return path -> text of every page of docs/blocks/."""
     arch = Arch.load("pynq")
     return {FOLDER / "README.md": index(),
             **{FOLDER / file_of(group): group_page(group, blocks, arch) for group, blocks in GROUPS.items()}}
 
 
 def main() -> None:
+    """Write the pages, or with --check exit with code 1 if one is not current."""
     found = {path: path.read_text() for path in FOLDER.glob("*.md")}
     new = pages()
     if "--check" in sys.argv:

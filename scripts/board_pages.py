@@ -1,7 +1,6 @@
-"""Makes docs/boards/NAME.md, a page for each board, from what boards/ says of it and what its bitstream's report said.
+"""Make docs/boards/NAME.md, a page for each board, from boards/ and from its bitstream's report.
 
-Used by ``scripts/docs.py``, which writes them; ``take_over`` brings build/boards/*/report.json into the committed data.
-"""
+``scripts/docs.py`` writes them; ``take_over`` brings build/boards/*/report.json into the committed data."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ FOLDER, DATA, BUILT = ROOT / "docs" / "boards", ROOT / "docs" / "data" / "boards
 GROUPS = {"clk25": "oscillator, 25 MHz", "clk27": "oscillator, 27 MHz", "clk100": "oscillator, 100 MHz",
           "serial": "UART", "sdram_clock": "SDRAM, clock", "sdram": "SDRAM", "ddram": "DDR3",
           "eth_clocks": "Ethernet, clocks", "eth": "Ethernet"}
-"""What a shell takes of a platform, by LiteX's names."""
+"""What a shell takes of a platform: LiteX's name -> the reader's."""
 
 OPEN = """\
     weft board build {key}                  # build/boards/{key}/{bitstream}
@@ -61,12 +60,12 @@ BY_VIVADO = ("Exercised: every connection is between pins that are there, addres
 
 @cache
 def reports() -> dict[str, dict[str, Any]]:
-    """By key; the boards whose bitstream was made."""
+    """Return key -> report of the boards whose bitstream was made."""
     return json.loads(DATA.read_text())
 
 
 def take_over() -> int:
-    """What build/boards/ has replaces what was committed, board by board: how many there were."""
+    """Replace committed reports by those in build/boards/, board by board; return how many there were."""
     made = {path.parent.name: json.loads(path.read_text()) for path in sorted(BUILT.glob("*/report.json"))}
     taken = {key: found for key, found in made.items() if "sha256" in found}
     new = {**reports(), **taken}
@@ -76,10 +75,12 @@ def take_over() -> int:
 
 
 def pages() -> dict[Path, str]:
+    """Return path -> text of all pages of boards."""
     return {FOLDER / f"{key}.md": page(board) for key, board in BOARDS.items()}
 
 
 def page(board: Board) -> str:
+    """Return the page of a board."""
     arch, lines = Arch.load(board.arch), [f"# {board.name}", ""]
     facts = {"machine": f"`{board.arch}`: {arch.array_size} lanes", "chip": board.chip, **surroundings(board),
              "place and route": "; ".join(f"`{name}` {routing(name)}" for name in (board.arch, *board.others)),
@@ -96,12 +97,13 @@ def page(board: Board) -> str:
 
 
 def variants(board: Board) -> str:
-    """What is said behind the command that loads a bitstream."""
+    """Return the text behind the command that loads a bitstream."""
     others = " or ".join(f"--variant {name}" for name in board.flash_variants)
     return f"                  # a revision with another cable: {others}" if others else ""
 
 
 def exercised(board: Board) -> str:
+    """Return in words how a board was tried."""
     if board.family == "xc7":
         return BY_VIVADO
     made = BY_OPEN if board.key in reports() else NOT_MADE
@@ -109,6 +111,7 @@ def exercised(board: Board) -> str:
 
 
 def surroundings(board: Board) -> dict[str, str]:
+    """Return what is around the machine on a board: what -> text."""
     if board.shell is None:
         assert board.processor is not None
         return {"memory": f"{board.processor.memory_bytes >> 20} MiB of the processors, through their HP ports",
@@ -118,6 +121,7 @@ def surroundings(board: Board) -> dict[str, str]:
 
 
 def memory(board: Board) -> str:
+    """Return a board's memory in words."""
     assert board.shell is not None
     found = board.shell.memory
     if not isinstance(found, OnChip):
@@ -127,6 +131,7 @@ def memory(board: Board) -> str:
 
 
 def measured(board: Board) -> dict[str, str]:
+    """Return what was measured of a board's bitstream: what -> text."""
     found = reports().get(board.key)
     if found is None:
         return {}
@@ -137,7 +142,7 @@ def measured(board: Board) -> dict[str, str]:
 
 
 def pins(board: Board) -> Iterator[tuple[str, str]]:
-    """Name and pins of what the shell takes of the board, as the platform library has them."""
+    """Yield name and pins of what the shell takes of the board, as the platform library has them."""
     assert board.shell is not None
     platform = named(board.shell.platform)(toolchain=TOOLCHAINS[board.family], **board.shell.platform_options)
     resources = {resource[0]: resource[2:] for resource in reversed(platform.constraint_manager.available)
@@ -154,7 +159,7 @@ def pins(board: Board) -> Iterator[tuple[str, str]]:
 
 
 def summary() -> list[tuple[object, ...]]:
-    """Rows of the boards whose bitstream was made: what docs/boards.md shows."""
+    """Return the rows of docs/boards.md: the boards whose bitstream was made."""
     return [(f"[{key}](boards/{key}.md)", Arch.load(BOARDS[key].arch).array_size, found["lut"], found["dsp"],
              found["bram"], f"{found['mhz_asked']:g}", f"{found['fmax_mhz']:.1f}", found["seed"], found["bytes"],
              f"{found['minutes']:g}") for key, found in reports().items()]

@@ -37,12 +37,12 @@ DATA = ROOT / "docs" / "data" / "front.json"
 MOST_PERCENT = {"cycles": 1.0, "lut": 5.0, "ff": 5.0, "dsp": 0.0, "bram": 0.0}
 
 Pairs = dict[str, tuple[int, int]]
-"""Column -> predicted, found."""
+"""Column -> (predicted, found)."""
 
 
 def checked(machine: dict[str, Any], family: str, latency: int, model: Path, given: dict[str, np.ndarray] | None,
             host_fallback: bool) -> Pairs:
-    """One machine of the front. Raises AssertionError where RTL and golden differ."""
+    """Return what was predicted and found for one machine. Raise AssertionError if RTL and golden differ."""
     arch = Arch.from_dict(machine["arch"])
     report = compile_model(model, arch, FOLDER, calibration=given, host_fallback=host_fallback)
     inputs = given or random_inputs(read_model(model))
@@ -58,6 +58,7 @@ def checked(machine: dict[str, Any], family: str, latency: int, model: Path, giv
 
 
 def percent(predicted: int, found: int) -> float:
+    """Return the difference of a prediction from what was found, in percent."""
     return round(100 * (predicted - found) / max(1, found), 2)
 
 
@@ -69,6 +70,7 @@ def main(
     points: Annotated[int, typer.Option(min=1, help="machines of the front to look at")] = 3,
     write: Annotated[bool, typer.Option("--write", help="write docs/data/front.json")] = False,
 ) -> None:
+    """Check some machines of a front; exit with code 1 if predictions are off."""
     searched = json.loads(front.read_text())
     machines, part = searched["front"], PARTS[searched["part"].partition(" ")[0]]
     names = [port.name for port in read_model(model).inputs]

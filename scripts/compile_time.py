@@ -26,7 +26,9 @@ CHANNELS, SIZE, PRESET = 16, 16, "pynq"
 
 
 def chain(path: Path, count: int) -> Path:
-    """So many layers of a 3x3 convolution and a ReLU, with a sum over every other one."""
+    """Write a network of so many layers; return its path.
+
+    A layer is a 3x3 convolution and a ReLU, with a sum over every other one."""
     net = Builder(1, CHANNELS)
     x = net.relu(net.conv("input", CHANNELS, 3))
     for number in range(1, count):
@@ -37,7 +39,7 @@ def chain(path: Path, count: int) -> Path:
 
 
 def seconds(path: Path) -> float:
-    """CPU time of one compilation."""
+    """Return the CPU seconds of one compilation."""
     samples = np.zeros((1, CHANNELS, SIZE, SIZE), np.float32)
     began = time.process_time()
     run_steps(Request(path, {"input": samples}), Arch.load(PRESET))
@@ -45,6 +47,7 @@ def seconds(path: Path) -> float:
 
 
 def main() -> None:
+    """Measure, write the data, and draw the figure."""
     with tempfile.TemporaryDirectory() as folder:
         seconds(chain(Path(folder) / "first.onnx", 2))  # what is loaded and compiled once
         found = {count: round(seconds(chain(Path(folder) / f"{count}.onnx", count)), 2) for count in COUNTS}
@@ -54,6 +57,7 @@ def main() -> None:
 
 
 def draw(found: dict[int, float]) -> None:
+    """Write the figure; ``found``: layers -> CPU seconds."""
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "weft"
     from matplotlib import pyplot

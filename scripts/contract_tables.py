@@ -24,29 +24,33 @@ EXAMPLE = "pynq"
 
 @cache
 def example() -> dict[str, Any]:
-    """All numbers of the example machine."""
+    """Return all numbers of the example machine."""
     return summary(Arch.load(EXAMPLE))
 
 
 def parameters() -> str:
+    """Return the table of architecture keys."""
     return table(("key", "default", "allowed", "what depends on it", "meaning"),
                  [(f"`{row.name}`", default_of(row), allowed_of(row), row.affects.name.lower(), row.meaning)
                   for row in KEYS.values()])
 
 
 def default_of(row: Key) -> str:
+    """Return a key's default as text."""
     if row.default is dataclasses.MISSING:
         return "none: must be given"
     return "see right" if row.default is None else f"`{row.default}`"
 
 
 def allowed_of(row: Key) -> str:
+    """Return a key's allowed values as text."""
     if row.low is None:
         return "see right"
     return f"{row.low}..{row.high}" + (", a power of two" if row.power_of_two else "")
 
 
 def preset_table() -> str:
+    """Return the table of presets."""
     machines = {name: Arch.load(path) for name, path in presets().items()}
     keys = [name for name in KEYS if len({getattr(arch, name) for arch in machines.values()}) > 1]
     rows = [[f"`{key}`", *(getattr(arch, key) for arch in machines.values())] for key in keys]
@@ -55,6 +59,7 @@ def preset_table() -> str:
 
 
 def layout() -> str:
+    """Return the table of an instruction's layout."""
     isa = Isa(Arch.load(EXAMPLE))
     rows = [(name, f"{place['offset'] + place['width'] - 1}:{place['offset']}")
             for name, place in example()["instruction"]["fields"].items()]
@@ -64,6 +69,7 @@ def layout() -> str:
 
 
 def operations() -> str:
+    """Return the table of operations."""
     rows = []
     for opcode in Opcode:
         operation, operands = OPERATIONS[opcode], ["", "", ""]
@@ -75,32 +81,38 @@ def operations() -> str:
 
 
 def flows() -> str:
+    """Return the table of DataMove's flows."""
     return table(("flags", "flow"), [(int(flow), flow.name.lower().replace("_", " ")) for flow in DataFlow])
 
 
 def simd() -> str:
+    """Return the table of SIMD operations."""
     sources = {0: "none", 1: "left", 2: "left, right"}
     return table(("op", "name", "sources"), [(int(op), op.name, sources[simd_argument_count(op)]) for op in SimdOpcode])
 
 
 def configure() -> str:
+    """Return the table of Configure registers."""
     return table(("register", "name", "bits", "reset", "meaning"), [
         (f"0x{spec['number']:02X}", f"`{name}`", spec["width"], f"0x{spec['reset']:X}", spec["meaning"])
         for name, spec in example()["configure_registers"].items()])
 
 
 def control() -> str:
+    """Return the table of control registers."""
     return table(("offset", "name", "access", "meaning"), [
         (f"0x{spec['offset']:03X}", f"`{name}`", spec["access"], spec["meaning"])
         for name, spec in example()["control_registers"].items()])
 
 
 def causes() -> str:
+    """Return the table of causes of an error."""
     return table(("cause", "name", "meaning"), [(spec["number"], f"`{name}`", spec["meaning"])
                                                 for name, spec in example()["causes"].items()])
 
 
 def units() -> str:
+    """Return the table of units."""
     def ranges(unit: str, writes: bool) -> str:
         return ", ".join(access.memory.value for access in UNITS[unit].accesses if access.writes is writes)
 
@@ -109,7 +121,7 @@ def units() -> str:
 
 
 def cycles() -> str:
-    """Every constant of timing.py with the text below it."""
+    """Return the table of timing.py: every constant with the text below it."""
     assert timing.__file__ is not None
     body, rows = ast.parse(Path(timing.__file__).read_text()).body, []
     for node, below in zip(body, [*body[1:], None], strict=True):

@@ -1,12 +1,11 @@
-"""Writes what is generated in docs/: the tables between markers, the pages of the blocks, those of the boards.
+"""Write what is generated in docs/: the tables between markers, the pages of the blocks, those of the boards.
 
     python scripts/docs.py [--check] [--measured]
 
-A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; ``TABLES`` has what makes it. ``--check``
-writes nothing and ends with exit code 1 where a page is not current. ``--measured`` first takes what the benchmarks
-left in build/bench/ over into docs/data/bench.json, with the commit that was measured, the reports of bitstreams in
-build/boards/ into docs/data/boards.json, and the zoo in build/zoo/ into docs/data/zoo.json.
-"""
+A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; ``TABLES`` has the function that makes it.
+``--check`` writes nothing and ends with exit code 1 if a page is not current. ``--measured`` first takes over what
+the benchmarks left: build/bench/ into docs/data/bench.json, with the commit that was measured, the reports of
+bitstreams in build/boards/ into docs/data/boards.json, and the zoo in build/zoo/ into docs/data/zoo.json."""
 
 from __future__ import annotations
 
@@ -32,12 +31,12 @@ TABLES: dict[str, Callable[[], str]] = {**contract_tables.TABLES, **measured_tab
 
 
 def filled(text: str) -> str:
-    """A page with every table between markers made anew."""
+    """Return a page with every table between markers made anew."""
     return MARKED.sub(lambda found: f"<!-- generated: {found[1]} -->\n{TABLES[found[1]]()}<!-- end -->", text)
 
 
 def pages() -> dict[Path, str]:
-    """Every page that is generated, or holds a table that is -> what it should be."""
+    """Return path -> text of every page that is generated, or holds a table that is."""
     marked = {path: filled(path.read_text()) for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
               if MARKED.search(path.read_text())}
     return {**marked, **block_pages.pages(), units_picture.FILE: units_picture.text(), **board_pages.pages()}
@@ -47,6 +46,7 @@ def main(
     check: Annotated[bool, typer.Option("--check", help="say which page is not current, write nothing")] = False,
     measured: Annotated[bool, typer.Option("--measured", help="take over what the benchmarks measured")] = False,
 ) -> None:
+    """Write the generated pages and tables."""
     if measured:
         others = board_pages.take_over() + zoo_docs.take_over()
         if measured_tables.BENCH.is_dir() or not others:

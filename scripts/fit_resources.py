@@ -1,13 +1,12 @@
-"""Fits the model of ``weft resources`` to what yosys counts, block by block, over several machines.
+"""Fit the model of ``weft resources`` to what yosys counts, block by block, over several machines.
 
     python scripts/fit_resources.py [--family xc7] [--machine NAME ...] [--known] [--check]
 
-After a change of the hardware run it without options: a block whose RTLIL is as it was keeps its counts, the others are
-synthesised again, several in one yosys. What is counted goes into hw/flow/baseline/blocks.jsonl after every batch, so a
-run that was broken off goes on. Then writes hw/flow/resources.json: numbers, machines and errors. A family of which
-fewer than ENOUGH machines are known has xc7's fit, each block scaled to what is known. ``--known``: nothing is
-synthesised, the file's counts are fitted. ``--check``: nothing is fitted, the committed model's errors are shown.
-"""
+After a change of the hardware run it without options: a block whose RTLIL is as it was keeps its counts, the others
+are synthesised again, several in one yosys. Counts go into hw/flow/baseline/blocks.jsonl after every batch, so that
+a run that was broken off goes on. Then it writes hw/flow/resources.json: numbers, machines and errors. A family of
+which fewer than ENOUGH machines are known has xc7's fit, each block scaled to what is known. ``--known``: nothing is
+synthesised, the file's counts are fitted. ``--check``: nothing is fitted, the committed model's errors are shown."""
 
 from __future__ import annotations
 
@@ -32,15 +31,18 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "fit"
 COUNTED = ROOT / "hw" / "flow" / "baseline" / "blocks.jsonl"
 ENOUGH = 4
-"""Machines that a fit of a family of its own needs."""
+"""The machines that a fit of a family of its own needs."""
 BATCH = 4
-"""Blocks in one yosys, after which their counts are kept."""
+"""The blocks in one yosys, after which their counts are kept."""
 RIDGE = 1e-4
-"""Keeps a number small that the machines do not tell from others."""
+"""The weight of a term's own size, which keeps numbers small that the machines do not tell apart."""
 
 PACKED6 = Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024, activation_tables=0)
 PACKED8 = Arch.load("pynq_int8").replace(array_size=8, activation_tables=0)
 SMALL = Arch.load("arty").replace(array_size=4, local_depth=2048, accumulator_depth=512, dram_ports=SHARED)
+LANES5 = SMALL.replace(array_size=5, local_depth=16384, accumulator_depth=4096, simd_registers_depth=2,
+                       axi_data_width=128)
+WIDE = LANES5.replace(stream_width=128)
 FITTED: dict[str, Arch] = {
     "tiny": Arch.load("tiny"),
     "lanes2_deep": SMALL.replace(array_size=2, deep_queues=1, sampler=0, local_depth=512, accumulator_depth=256),
@@ -52,8 +54,7 @@ FITTED: dict[str, Arch] = {
     "lanes4_slices": SMALL.replace(register_slices=1, local_banks=2, simd_registers_depth=2, dram_ports=SEPARATE),
     "lanes4_lut": SMALL.replace(data_type="FP18BP10", lut_count=2, simd_registers_depth=3, axi_data_width=32,
                                 accumulator_banks=4),
-    "lanes5": SMALL.replace(array_size=5, local_depth=16384, accumulator_depth=4096, simd_registers_depth=2,
-                            axi_data_width=128),
+    "lanes5": LANES5,
     "lanes6_8bit": SMALL.replace(array_size=6, data_type="FP8BP4", local_depth=4096, local_banks=2, simd_loop_depth=0),
     "lanes6_slices": SMALL.replace(array_size=6, register_slices=1, dram0_depth=1 << 24),
     "lanes2_int8": SMALL.replace(array_size=2, data_type="INT8", local_depth=512),
@@ -70,26 +71,35 @@ FITTED: dict[str, Arch] = {
     "lanes8_rows": PACKED8.replace(dsp_packing=NO_PACKING, activation_tables=2, weight_load_rows=2),
     "arty": Arch.load("arty"),
     "arty_taps": Arch.load("arty").replace(depthwise_taps=3),
+    "lanes4_2cores": SMALL.replace(cores=2),
+    "lanes4_3cores": SMALL.replace(cores=3),
+    "lanes4_4cores_2ports": SMALL.replace(cores=4, memory_ports=2),
+    "lanes4_6cores": SMALL.replace(cores=6),
+    "lanes5_2cores_2ports": WIDE.replace(cores=2, memory_ports=2),
+    "lanes5_4cores": WIDE.replace(cores=4),
 }
-"""Name -> machine: small ones tell what depends on what, large ones how it grows."""
+"""Name -> machine to fit: small ones tell what depends on what, large ones how it grows."""
 CHECKED: dict[str, Arch] = {
     "lanes4_banks": SMALL.replace(local_banks=2, simd_registers_depth=2, local_depth=4096),
     "lanes6_int8": SMALL.replace(array_size=6, data_type="INT8", axi_data_width=128),
     "lanes5_int8_banks": SMALL.replace(array_size=5, data_type="INT8", local_banks=4, dram_ports=SEPARATE),
     "lanes7": SMALL.replace(array_size=7, dram_ports=SEPARATE, axi_data_width=128),
     "ecpix5": Arch.load("ecpix5"),
+    "lanes5_4cores_2ports": WIDE.replace(cores=4, memory_ports=2),
     **{name: Arch.load(name) for name in ("pynq", "zcu104", "arty_int8", "pynq_int8", "ultra96_int8")},
 }
-"""Machines that are not fitted: they tell the error."""
+"""Name -> machine that is not fitted: these tell the error."""
 
 Fit = dict[str, dict[str, list[float | None]]]
 Counts = dict[str, dict[str, int]]
-"""Kind of block -> column -> number, of one block of that kind."""
+"""Kind of block -> column -> count of one block of that kind."""
 
 
 class Row(NamedTuple):
-    """A line of the file: ``counts`` of a block of this kind on a machine with these keys (``arch``, a digest), whose
-    RTLIL and flow have the digest ``key``, counted at ``commit``."""
+    """A line of the file: the ``counts`` of a block of one kind on one machine.
+
+    ``arch``: a digest of the machine's keys; ``key``: a digest of the block's RTLIL and of the flow; ``commit``:
+    where it was counted."""
 
     family: str
     machine: str
@@ -101,7 +111,7 @@ class Row(NamedTuple):
 
 
 class Counted:
-    """What was counted, in a file that is written again after each batch."""
+    """The counts so far, in a file that is written again after each batch."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -109,22 +119,24 @@ class Counted:
         self._rows = {row[:3]: row for line in lines for row in [Row(**json.loads(line))]}
 
     def by_key(self) -> dict[str, Row]:
+        """Return digest of a block -> its row."""
         return {row.key: row for row in self._rows.values()}
 
     def put(self, rows: list[Row]) -> None:
+        """Add rows, and write the file."""
         self._rows |= {row[:3]: row for row in rows}
         text = "".join(json.dumps(self._rows[place]._asdict()) + "\n" for place in sorted(self._rows))
         self._path.write_text(text)
 
     def of(self, name: str, arch: Arch, family: str) -> Counts | None:
-        """None where a block of the machine, or the machine as it is now, is not counted."""
+        """Return the counts of a machine; None if one of its blocks, or the machine as it is now, is not counted."""
         found = {kind: row.counts for kind in resources.BLOCKS
                  if (row := self._rows.get((family, name, kind))) and row.arch == digest(arch)}
         return found if all(kind in found for kind, many in resources.blocks_of(arch).items() if many) else None
 
 
 def on(family: str, machines: dict[str, Arch]) -> dict[str, Arch]:
-    """Those that a chip of the family can have: on others than Xilinx's no two products share a multiplier."""
+    """Return the machines that a chip of the family can have: only on Xilinx two products share a multiplier."""
     part = PARTS[DEFAULT_PARTS[family]]
     return machines if family == "xc7" else {
         name: arch for name, arch in machines.items()
@@ -132,12 +144,13 @@ def on(family: str, machines: dict[str, Arch]) -> dict[str, Arch]:
 
 
 def digest(arch: Arch) -> str:
+    """Return a digest of a machine's keys."""
     return hashlib.sha256(json.dumps(identity(arch), sort_keys=True).encode()).hexdigest()[:12]
 
 
 # -- counting ----------------------------------------------------------------------------------------------------------
 def count(counted: Counted, machines: dict[str, Arch], family: str, tell: Console) -> None:
-    """Every kind of block of these machines, each content once."""
+    """Count every kind of block of these machines, each content once."""
     for name, arch in machines.items():
         tell.print(f"{family}: {name}")
         texts: dict[str, BlockText] = {}
@@ -159,7 +172,9 @@ def count(counted: Counted, machines: dict[str, Arch], family: str, tell: Consol
 
 
 def commit() -> str:
-    """That of the sources, with "-dirty" behind it where they differ from it; counts and their fit are none."""
+    """Return the commit of the sources, with "-dirty" behind it if they differ from it.
+
+    Counts and their fit do not count as sources."""
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
@@ -170,8 +185,9 @@ def commit() -> str:
 
 # -- fitting -----------------------------------------------------------------------------------------------------------
 def like_its_twin(machines: dict[str, Arch], name: str, kind: str) -> bool:
-    """Whether the same machine without depthwise_taps is among them, and nothing of this block depends on the key: it
-    would only count twice."""
+    """Return whether the machine's twin without depthwise_taps is there, and nothing of this block depends on the key.
+
+    Such a block would only count twice."""
     arch = machines[name]
     twin = arch.replace(depthwise_taps=0)
     return twin != arch and twin in machines.values() and bool(
@@ -179,8 +195,9 @@ def like_its_twin(machines: dict[str, Arch], name: str, kind: str) -> bool:
 
 
 def fit(machines: dict[str, Arch], counts: dict[str, Counts]) -> Fit:
-    """Column -> kind of block -> a number for each of its terms: least squares of what a block's error is of its whole
-    machine. None for a term that is zero on all these machines: nothing is known about it."""
+    """Return column -> kind of block -> a number for each of its terms, None for a term that is zero on all machines.
+
+    The fit is by least squares of a block's error as a share of its whole machine."""
     found: Fit = {column: {} for column in resources.FITTED}
     for column, kinds in found.items():
         whole = {name: sum(many * counts[name][kind][column]
@@ -197,7 +214,7 @@ def fit(machines: dict[str, Arch], counts: dict[str, Counts]) -> Fit:
 
 
 def scaled(other: Fit, machines: dict[str, Arch], counts: dict[str, Counts]) -> Fit:
-    """Another family's fit, each block as much larger as it is on the machines that were counted."""
+    """Return another family's fit, with each block as much larger as it is on the machines that were counted."""
     found: Fit = {column: {} for column in resources.FITTED}
     for column, kinds in found.items():
         for kind, numbers in other[column].items():
@@ -209,12 +226,14 @@ def scaled(other: Fit, machines: dict[str, Arch], counts: dict[str, Counts]) -> 
 
 
 def rounded(value: float) -> float:
+    """Return a number with six digits, as the file has it."""
     return float(f"{value:.6g}")
 
 
 def solve(matrix: np.ndarray, wanted: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Numbers that are not negative, so that what was not seen grows as what was: terms that want to be are left out
-    one by one, the most negative first."""
+    """Return the numbers of the best fit that are not negative, so that what was not seen grows as what was.
+
+    Terms that want to be negative are left out one by one, the most negative first."""
     result, used = np.zeros(matrix.shape[1]), (matrix != 0).any(0)
     if not used.any():
         return result
@@ -233,7 +252,7 @@ def solve(matrix: np.ndarray, wanted: np.ndarray, weight: np.ndarray) -> np.ndar
 
 
 def errors(arch: Arch, family: str, counts: Counts, model: dict[str, Any]) -> dict[str, float] | None:
-    """Column -> percent of the whole machine that the model is off; None where the model does not know the machine."""
+    """Return column -> percent of the whole machine that the model is off; None if it does not know the machine."""
     if resources.unknown(arch, family, model):
         return None
     predicted, copies = resources.predict(arch, family, model), resources.blocks_of(arch)
@@ -244,7 +263,7 @@ def errors(arch: Arch, family: str, counts: Counts, model: dict[str, Any]) -> di
 
 
 def left_out(family: str, counts: dict[str, Counts]) -> dict[str, dict[str, float]]:
-    """Each machine's errors where all others are fitted."""
+    """Return each machine's errors with all others fitted."""
     found = {}
     for name in counts:
         others = {other: FITTED[other] for other in counts if other != name}
@@ -261,6 +280,7 @@ def main(
     known: Annotated[bool, typer.Option("--known", help="fit what the file has, synthesise nothing")] = False,
     check: Annotated[bool, typer.Option("--check", help="the committed model's errors, nothing else")] = False,
 ) -> None:
+    """Count, fit, and write the model."""
     console, counted = Console(stderr=True), Counted(COUNTED)
     FOLDER.mkdir(parents=True, exist_ok=True)
     every = {name: arch for name, arch in (FITTED | CHECKED).items() if not machine or name in machine}

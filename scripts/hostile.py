@@ -5,8 +5,7 @@
     python scripts/hostile.py --only "npz: "      # those whose names contain it; --show prints what they say
     python scripts/hostile.py --quick --json      # for a program that reads it
 
-Exit code 2 when a case went wrong: a traceback, no message, too much time or memory, something left behind.
-"""
+Exit code 2 if a case went wrong: a traceback, no message, too much time or memory, something left behind."""
 
 from __future__ import annotations
 
@@ -25,6 +24,7 @@ def main(
     show: Annotated[bool, typer.Option(help="print what each case says")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one object a case")] = False,
 ) -> None:
+    """Run the cases; exit with code 2 if one went wrong."""
     cases = [case for case in all_cases() if only in case.name and (case.quick or not quick)]
     prepare()
     outcomes = []
@@ -42,7 +42,7 @@ def main(
 
 
 def print_table(outcomes: list[Outcome]) -> None:
-    """A row for each reader, and what took longest and most."""
+    """Print a row for each reader, and which cases took the most time and memory."""
     refused = Counter(outcome.case.reader for outcome in outcomes if not outcome.problem and outcome.case.code)
     legal = Counter(outcome.case.reader for outcome in outcomes if not outcome.problem and not outcome.case.code)
     wrong = Counter(outcome.case.reader for outcome in outcomes if outcome.problem)

@@ -31,16 +31,18 @@ DIGITS = ROOT / "models" / "digits"
 DATA, PICTURE = ROOT / "docs" / "data" / "launch.json", ROOT / "docs" / "launch.svg"
 DEVICES, PRESET, IMAGES, SHOWN = ("golden", "sim"), "ulx3s", 24, 4
 WARM = 4
-"""Images before those that count: what is imported and kept once."""
+"""The images before those that count, during which modules are imported and results cached."""
 PHASES = {"pack": "#0072B2", "write": "#56B4E9", "run": "#8c959f", "read": "#E69F00", "unpack": "#D55E00"}
 COLORS = {"all": "#dde3ea", **PHASES}
-"""In the order that they are drawn in."""
+"""Phase -> colour, in the order in which they are drawn."""
 NAMES = {"all": "wait"}
 LEFT, WIDE, ROW, BAR, TOP = 90, 800, 34, 22, 40
 
 
 class Span(NamedTuple):
-    """Seconds of ``time.perf_counter``, and of the thread's CPU; launches run in threads of the driver."""
+    """A phase of a launch: its seconds by ``time.perf_counter``, and of the thread's CPU.
+
+    Launches run in threads of the driver."""
 
     thread: int
     phase: str
@@ -50,6 +52,7 @@ class Span(NamedTuple):
 
 
 def timed(spans: list[Span], phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function``, with a span added for each call."""
     def call(*arguments: Any, **named: Any) -> Any:
         begin, cpu = time.perf_counter(), time.thread_time()
         try:
@@ -60,7 +63,7 @@ def timed(spans: list[Span], phase: str, function: Callable[..., Any]) -> Callab
 
 
 def watched(device: Device, work: Callable[[], Any]) -> list[Span]:
-    """What was done when during ``work``; ``all`` is a launch from its begin to its end."""
+    """Return the spans of what was done during ``work``; the phase ``all`` is a launch from begin to end."""
     spans: list[Span] = []
     places = [(TModel, "pack_input", "pack"), (Loaded, "_place", "write"), (type(device.backend), "run", "run"),
               (Loaded, "_read", "read"), (TModel, "unpack_output", "unpack"), (Session, "run", "all")]
@@ -72,8 +75,9 @@ def watched(device: Device, work: Callable[[], Any]) -> list[Span]:
 
 
 def measure(where: str, made: Network, images: np.ndarray) -> tuple[dict[str, float], list[Span]]:
-    """Milliseconds an image, one image at a time: of the machine's run, and of the driver's CPU by phase; and the spans
-    of some that were launched ahead."""
+    """Return milliseconds for each image, one at a time, and the spans of some images that were launched ahead.
+
+    The milliseconds are those of the machine's run, and of the driver's CPU by phase."""
     each = [{"image": image[None]} for image in images]
     with Device.open(f"{where}:{PRESET}") as device:
         device.load(made)
@@ -93,7 +97,7 @@ def measure(where: str, made: Network, images: np.ndarray) -> tuple[dict[str, fl
 
 
 def picture(spans: dict[str, list[Span]]) -> str:
-    """A row for each thread of each device; each device with a scale of its own."""
+    """Return the drawing: a row for each thread of each device; each device has a scale of its own."""
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDE + 20} {TOP + len(spans) * 3 * ROW}" '
              'font-family="sans-serif" font-size="13">', '<rect width="100%" height="100%" fill="#fff"/>']
     for number, (phase, color) in enumerate(COLORS.items()):
@@ -113,6 +117,7 @@ def picture(spans: dict[str, list[Span]]) -> str:
 
 
 def main() -> None:
+    """Measure the simulated devices, and write data and picture."""
     images = np.load(DIGITS / "held_out.npz")["image"][:IMAGES + WARM].astype(np.float32)
     with tempfile.TemporaryDirectory() as folder:
         report = compile_model(DIGITS / "digits.onnx", Arch.load(PRESET), Path(folder), calibration={"image": images})

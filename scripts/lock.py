@@ -17,6 +17,7 @@ NOT_LOCKED = {DISTRIBUTION, "pip", "setuptools", "wheel"}
 
 
 def main() -> None:
+    """Write lock.txt."""
     lines = LOCK.read_text().splitlines()
     head = [line for line in lines if line.startswith("#")]
     versions = dict(line.split("==") for line in lines if line and not line.startswith("#"))

@@ -1,5 +1,6 @@
-"""The tables of docs/ that say what was measured, from docs/data/; ``take_over`` brings what the benchmarks left in
-build/bench/ there."""
+"""The tables of docs/ that say what was measured, from docs/data/.
+
+``take_over`` brings what the benchmarks left in build/bench/ there."""
 
 from __future__ import annotations
 
@@ -32,23 +33,26 @@ BASELINE = ROOT / "hw" / "flow" / "baseline"
 PARTS = {"networks": ("results.json", "make bench", ("network", "arch")),
          "scaling": ("scaling.json", "make bench-scaling", ("axis", "value")),
          "units": ("units.json", "make bench-units", ("machine", "case"))}
-"""Part of the data -> its file in build/bench/, the command that writes it, what names a row."""
+"""Part of the data -> its file in build/bench/, the command that writes it, and the keys that name a row."""
 
 
 @cache
 def data() -> dict[str, Any]:
+    """Return the committed measurements."""
     return json.loads(DATA.read_text())
 
 
 def origin(part: str) -> str:
-    """The line above a table: command, commit, and what else is to be said."""
+    """Return the line above a table: command, commit, and further remarks."""
     found = data()[part]
     return f"`{found['command']}` at commit `{found['commit']}`. {found['note']}".rstrip() + "\n\n"
 
 
 def networks() -> str:
-    """Cycles and equality as the benchmark measured them; what the array does of a network, which no value changes, as
-    the zoo counts it; times at the clock that the board's build asks for today."""
+    """Return the table of networks.
+
+    Cycles and equality are those of the benchmark. The array's work, which no value changes, is as the zoo counts
+    it. Times are at the clock that the board's build asks for today."""
     work = {(row["network"], row["arch"]): row for row in json.loads(ZOO.read_text())["rows"]}
     rows = []
     for row in data()["networks"]["rows"]:
@@ -63,6 +67,7 @@ def networks() -> str:
 
 
 def shared_networks() -> str:
+    """Return the table of the shared networks."""
     found = json.loads(SHARED.read_text())
     rows = [(row["network"] + " *" * row["earlier"], f"{100 * row['share']:.1f} %",
              ", ".join(f"{count} {name}" for name, count in row["host"].items()), row["decibels"], row["answer"],
@@ -73,6 +78,7 @@ def shared_networks() -> str:
 
 
 def twins() -> str:
+    """Return the table of networks in bytes against onnxruntime's."""
     rows = [(row["network"], number(row["bytes"]), number(row["off"]), f"{100 - 100 * row['off'] / row['bytes']:.3f} %",
              row["most"], "" if row["equal"] is None else f"{row['equal']} of {row['images']}",
              "equal" if row["decibels"] is None else f"{row['decibels']:.1f}") for row in json.loads(TWINS.read_text())]
@@ -80,6 +86,7 @@ def twins() -> str:
 
 
 def scaling() -> str:
+    """Return the table of utilisation against the machine."""
     rows: dict[str, list[tuple[int, str]]] = {}
     for row in data()["scaling"]["rows"]:
         share = "does not fit" if row["utilization"] is None else f"{100 * row['utilization']:.0f} %"
@@ -90,6 +97,7 @@ def scaling() -> str:
 
 
 def unit_cycles() -> str:
+    """Return the table of the units' cycles."""
     if "units" not in data():
         return "No numbers are committed. `make bench-units` measures them, `make docs MEASURED=1` brings them here.\n"
     rows = [(row["machine"], row["case"], number(row["cycles"]), number(row["best"] or None),
@@ -99,7 +107,7 @@ def unit_cycles() -> str:
 
 
 def launch_times() -> str:
-    """What scripts/launch_timeline.py measured."""
+    """Return the table of what scripts/launch_timeline.py measured."""
     found = json.loads(LAUNCH.read_text())
     phases = ("pack", "write", "read", "unpack", "driver", "run")
     return table(("device", "pack", "write", "read", "unpack", "driver in all", "the machine's run"),
@@ -107,6 +115,7 @@ def launch_times() -> str:
 
 
 def walkthrough() -> str:
+    """Return the table of the walkthrough's commands."""
     if not WALK.exists():
         return "No walk is committed. `scripts/walkthrough.py` walks.\n"
     found = json.loads(WALK.read_text())
@@ -117,6 +126,7 @@ def walkthrough() -> str:
 
 
 def bitstreams() -> str:
+    """Return the table of bitstreams."""
     if not board_pages.reports():
         return ("No numbers are committed. `make bitstream BOARD=` makes a bitstream, `make docs MEASURED=1` brings "
                 "its numbers here.\n")
@@ -124,7 +134,7 @@ def bitstreams() -> str:
 
 
 def counts() -> str:
-    """What yosys counts of the presets that have a baseline, block RAMs as those of 36 Kbit."""
+    """Return the table of what yosys counts of presets with a baseline; block RAMs in blocks of 36 Kbit."""
     rows = []
     for file in sorted(BASELINE.glob("synth_*.json")):
         for family, found in json.loads(file.read_text()).items():
@@ -135,6 +145,7 @@ def counts() -> str:
 
 
 def front() -> str:
+    """Return the table of a search's predictions against what was found."""
     if not FRONT.is_file():
         return "No numbers are committed. `scripts/check_front.py --write` measures them, `make docs` has them here.\n"
 
@@ -150,7 +161,7 @@ def front() -> str:
 
 
 def take_over() -> None:
-    """build/bench/ into the committed data, each part with the commit that is checked out."""
+    """Take build/bench/ over into the committed data, each part with the commit that is checked out."""
     if git("status", "--porcelain", "--", ".", ":!docs"):
         raise WeftError(explain("what was measured", "changes that are in no commit", "a committed state",
                                 "commit, run the benchmark, then this again"))
@@ -165,7 +176,9 @@ def take_over() -> None:
 
 
 def checked(part: str, before: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One part of build/bench/: measured at this commit, and no less of it than there was."""
+    """Return one part of build/bench/: measured at this commit, and no less of it than there was.
+
+    Raise WeftError otherwise."""
     name, command, keys = PARTS[part]
     file = BENCH / name
     if file.stat().st_mtime < int(git("log", "-1", "--format=%ct")):
@@ -178,7 +191,7 @@ def checked(part: str, before: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def insist_on_rows(file: Path, command: str, keys: Sequence[str], before: Sequence[dict[str, Any]],
                    rows: Sequence[dict[str, Any]]) -> None:
-    """Raises WeftError where a row of ``before`` is gone."""
+    """Raise WeftError if a row of ``before`` is gone."""
     known = {tuple(row[key] for key in keys) for row in rows}
     if gone := [row for row in before if tuple(row[key] for key in keys) not in known]:
         raise WeftError(explain(str(file), f"no row for {' '.join(str(gone[0][key]) for key in keys)}",
@@ -186,6 +199,7 @@ def insist_on_rows(file: Path, command: str, keys: Sequence[str], before: Sequen
 
 
 def git(*arguments: str) -> str:
+    """Return the output of a git command."""
     return subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=True).stdout.strip()
 
 

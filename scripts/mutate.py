@@ -1,9 +1,8 @@
-"""Makes every break of tb/mutations in a copy of the sources and runs the test that must find it.
+"""Make every break of tb/mutations in a copy of the sources, and run the test that must find it.
 
     python scripts/mutate.py [--json] [--jobs N] [id ...]       all of them, or those named
 
-First the tests run unbroken. Exit code 1 when one fails then, when a break survives, or when its text is not found.
-"""
+First the tests run unbroken. Exit code 1 if one fails then, if a break survives, or if its text is not found."""
 
 from __future__ import annotations
 
@@ -27,20 +26,20 @@ from weft.tb.mutations import Break, breaks
 
 ROOT = Path(__file__).resolve().parents[1]
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__")
-"""Of the copy: what no test reads."""
+"""The files that are left out of the copy: no test reads them."""
 TIMEOUT_SECONDS = 600
-"""Of one break: longer than any of its tests takes unbroken."""
+"""The time for one break: longer than any of its tests takes unbroken."""
 PASSED, FAILED = 0, 1
-"""Exit codes of pytest; others mean that there was nothing to run."""
+"""The exit codes of pytest; others mean that there was nothing to run."""
 KILLED, SURVIVED, HUNG, NO_TEST, NO_TEXT = "killed", "SURVIVED", "HUNG", "NO TEST", "NO TEXT"
 OUTCOMES = {PASSED: SURVIVED, FAILED: KILLED, None: HUNG}
 RUNNING: set[int] = set()
-"""Process groups of the tests that run: killed with whatever simulators they have started."""
+"""The process groups of the tests that run: they are killed with all simulators that they started."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a break. ``says``: the last line of the test, or why there was none."""
+    """The outcome of a break. ``says``: the last line of the test, or why there was none."""
 
     id: str
     outcome: str
@@ -52,7 +51,7 @@ class Outcome:
 
 
 def run_tests(tree: Path, tests: list[str], *, keep_bytecode: bool = False) -> tuple[int | None, str]:
-    """Exit code, None when they took too long, and output of pytest in a copy of the sources."""
+    """Return exit code, None if they took too long, and output of pytest in a copy of the sources."""
     # Python tells an old module's bytecode by time and size, which two breaks of a file may share: only the unbroken
     # sources' is kept.
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "" if keep_bytecode else "1"}
@@ -72,7 +71,7 @@ def run_tests(tree: Path, tests: list[str], *, keep_bytecode: bool = False) -> t
 
 
 def end(*_: object) -> None:
-    """Of this program, by a signal."""
+    """End the tests that run, and raise KeyboardInterrupt: a signal asked for the end."""
     for group in list(RUNNING):
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
@@ -81,7 +80,7 @@ def end(*_: object) -> None:
 
 @contextmanager
 def broken(tree: Path, entry: Break) -> Iterator[None]:
-    """The copy with one break in it; as before afterwards. Raises ValueError where its text is not found."""
+    """Put one break into the copy for as long as the block runs. Raise ValueError if its text is not found."""
     path = tree / entry.file
     original, times = path.read_text(), path.stat()
     path.write_text(entry.applied(original))
@@ -94,6 +93,7 @@ def broken(tree: Path, entry: Break) -> Iterator[None]:
 
 
 def try_break(tree: Path, entry: Break) -> Outcome:
+    """Return the outcome of one break in a copy of the sources."""
     begin = time.monotonic()
     try:
         with broken(tree, entry):
@@ -107,7 +107,7 @@ def try_break(tree: Path, entry: Break) -> Outcome:
 
 
 def trees(folder: Path, count: int) -> Queue[Path]:
-    """Copies of the sources, one for each that runs at a time."""
+    """Return copies of the sources, one for each break that runs at a time."""
     found: Queue[Path] = Queue()
     for number in range(count):
         tree = folder / f"tree{number}"
@@ -117,7 +117,7 @@ def trees(folder: Path, count: int) -> Queue[Path]:
 
 
 def run_all(chosen: list[Break], jobs: int) -> Iterator[Outcome]:
-    """Outcomes as they come, in the order of the list. Raises RuntimeError where a test fails unbroken."""
+    """Yield outcomes as they come, in the order of the list. Raise RuntimeError if a test fails unbroken."""
     with tempfile.TemporaryDirectory(prefix="weft-mutate-") as folder:
         free = trees(Path(folder), jobs)
         unbroken = free.get()
@@ -141,10 +141,12 @@ def run_all(chosen: list[Break], jobs: int) -> Iterator[Outcome]:
 
 
 def line(found: Outcome) -> str:
+    """Return the line that tells of an outcome."""
     return f"{found.outcome:9}{found.seconds:7.1f} s  {found.id:24} {found.file:36} {found.test}"
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Try the breaks; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ids", nargs="*", help="of breaks; all when none is named")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")

@@ -36,20 +36,21 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data" / "networks.json"
 DATA_SETS = ROOT.parent / "shared" / "models"
 SAMPLES = 8
-"""Random inputs that calibrate a network which has none of its own."""
+"""The random inputs that calibrate a network which has none of its own."""
 DECIBELS_OF_EQUALS = 999.0
 TEXT, SHORTEST = 0.3, 3
-"""Of a text detector: pixels above are text, regions with a shorter side are none (PaddleOCR's own limits)."""
+"""The limits of a text detector: pixels above are text, regions with a shorter side are none (PaddleOCR's own)."""
 
 Feed = dict[str, np.ndarray]
 
 
 def class_of(output: np.ndarray) -> np.ndarray:
+    """Return the numbers of the classes with the largest scores, the last axis."""
     return output.argmax(-1)
 
 
 def boxes_of(output: np.ndarray) -> np.ndarray:
-    """Top, left, bottom and right of each region of text, of an image [1, 1, height, width]."""
+    """Return top, left, bottom and right of each region of text, from an image [1, 1, height, width]."""
     left = set(map(tuple, np.argwhere(output[0, 0] > TEXT).tolist()))
     boxes = []
     while left:
@@ -65,7 +66,9 @@ def boxes_of(output: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Case:
-    """``inputs``: of the .npz, each by the network's own name. ``answer``: what the task reads of the first output."""
+    """How a network is tried.
+
+    ``inputs``: names in the .npz -> the network's own. ``answer``: what the task reads from the first output."""
 
     inputs: dict[str, str] = field(default_factory=dict)
     change: Callable[[np.ndarray], np.ndarray] = lambda values: values
@@ -76,14 +79,17 @@ class Case:
 
 
 def signed(values: np.ndarray) -> np.ndarray:
+    """Return bytes as numbers from -1 to 1: (byte - 128) / 128."""
     return (values - 128) / 128
 
 
 def faces(values: np.ndarray) -> np.ndarray:
+    """Return bytes as the face detector takes them: (byte - 127) / 128."""
     return (values - 127) / 128
 
 
 def twice(values: np.ndarray) -> np.ndarray:
+    """Return images [n, channels, height, width] with each pixel repeated twice along both axes."""
     return values.repeat(2, 2).repeat(2, 3)
 
 
@@ -104,12 +110,12 @@ CASES: dict[str, Case] = {
         "convnext_mini", "embedding", "groupnorm_instnorm", "gru", "layernorm_decomposed", "linear_attention",
         "mbv3_block", "rmsnorm", "se_hswish", "tcn", "two_inputs", "uint8_nhwc_pre", "unet", "vit_sim")},
 }
-"""Networks in eight bits already (QDQ) are not here: they are another matter."""
+"""The networks. Those that are in eight bits already (QDQ) are not here."""
 INTEGERS = {onnx.TensorProto.UINT8: 256, onnx.TensorProto.INT32: 100, onnx.TensorProto.INT64: 10}
 
 
 def samples_of(name: str, path: Path) -> tuple[Feed, Feed]:
-    """Calibration and images, [N, ...] by input: of the files beside the network, else seeded random numbers."""
+    """Return calibration inputs and images, [N, ...] by input, from the files beside the network or seeded random."""
     case, model = CASES[name], onnx.load(path, load_external_data=False)
     constants = {tensor.name for tensor in model.graph.initializer}
     ports = [port for port in model.graph.input if port.name not in constants]
@@ -125,10 +131,12 @@ def samples_of(name: str, path: Path) -> tuple[Feed, Feed]:
 
 
 def typed(values: np.ndarray, port: onnx.ValueInfoProto) -> np.ndarray:
+    """Return values in the type of an input."""
     return values.astype(onnx.helper.tensor_dtype_to_np_dtype(port.type.tensor_type.elem_type))
 
 
 def drawn(ports: list[onnx.ValueInfoProto], random: np.random.Generator, count: int) -> Feed:
+    """Return ``count`` seeded random inputs."""
     found = {}
     for port in ports:
         shape = (count, *(size.dim_value or 1 for size in port.type.tensor_type.shape.dim[1:]))
@@ -138,12 +146,13 @@ def drawn(ports: list[onnx.ValueInfoProto], random: np.random.Generator, count: 
 
 
 def decibels(exact: np.ndarray, found: np.ndarray) -> float:
+    """Return the signal-to-noise ratio of an output, in dB."""
     noise = float(np.square(found.astype(np.float64) - exact).sum())
     return DECIBELS_OF_EQUALS if noise == 0 else 10 * np.log10(float(np.square(exact.astype(np.float64)).sum()) / noise)
 
 
 def cycles_of(network: Network) -> int:
-    """Estimated, of all of the machine's parts."""
+    """Return the estimated cycles of all of the machine's subgraphs."""
     parts = [part for part in network.parts if not isinstance(part, HostPart)]
     found = [(part, estimate(part.program, part.arch, IdealDram())) for part in parts]
     objects = [cycles_object(part, waits_of(part, one.cycles, one.operations)) for part, one in found]
@@ -151,7 +160,7 @@ def cycles_of(network: Network) -> int:
 
 
 def measured(name: str, arch: Arch) -> dict[str, Any]:
-    """One row."""
+    """Return one row."""
     case, path = CASES[name], DATA_SETS / f"{name}.onnx"
     calibration, images = samples_of(name, path)
     with tempfile.TemporaryDirectory() as place:
@@ -176,13 +185,14 @@ def measured(name: str, arch: Arch) -> dict[str, Any]:
 
 
 def kept(commit: str) -> dict[str, dict]:
-    """The rows that are there by network; those of another commit are ``earlier``."""
+    """Return network -> the row that is there; rows of another commit are marked ``earlier``."""
     found: dict[str, Any] = json.loads(DATA.read_text()) if DATA.exists() else {"commit": commit, "rows": []}
     return {row["network"]: {**row, "earlier": row["earlier"] or found["commit"] != commit} for row in found["rows"]}
 
 
 def main(names: Annotated[list[str] | None, typer.Argument()] = None, arch: str = "ultra96",
          write: bool = False) -> None:
+    """Measure the networks, and print the table."""
     machine, rows = Arch.load(arch), {}
     for name in names or CASES:
         rows[name] = measured(name, machine)

@@ -13,7 +13,7 @@ OPSET = 13
 
 
 class Builder:
-    """Appends nodes; a tensor is known by its name, its channels by ``channels``."""
+    """A network to which nodes are appended; ``channels``: name of a tensor -> its channels."""
 
     def __init__(self, seed: int, channels: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -22,18 +22,20 @@ class Builder:
         self.channels = {"input": channels}
 
     def constant(self, values: np.ndarray) -> str:
+        """Add a constant; return its name."""
         name = f"c{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(values, name))
         return name
 
     def node(self, kind: str, inputs: list[str], channels: int, **attributes: object) -> str:
+        """Add a node; return the name of its result."""
         output = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
         self.channels[output] = channels
         return output
 
     def conv(self, x: str, channels: int, kernel: int, stride: int = 1) -> str:
-        """Zero padding keeps the size but for the stride."""
+        """Add a convolution with zero padding, which keeps the size but for the stride; return its result."""
         fan_in = self.channels[x] * kernel**2
         weights = self.random.normal(0, fan_in**-0.5, (channels, self.channels[x], kernel, kernel)).astype(np.float32)
         bias = self.random.normal(0, 0.1, channels).astype(np.float32)
@@ -41,35 +43,42 @@ class Builder:
                          kernel_shape=[kernel] * 2, pads=[kernel // 2] * 4, strides=[stride] * 2)
 
     def norm(self, x: str) -> str:
+        """Add a batch normalisation; return its result."""
         count = self.channels[x]
         rows = (self.random.uniform(0.5, 1.5, count), self.random.normal(0, 0.1, count),
                 self.random.normal(0, 0.1, count), self.random.uniform(0.5, 1.5, count))
         return self.node("BatchNormalization", [x, *(self.constant(row.astype(np.float32)) for row in rows)], count)
 
     def relu(self, x: str) -> str:
+        """Add a ReLU; return its result."""
         return self.node("Relu", [x], self.channels[x])
 
     def leaky(self, x: str) -> str:
+        """Add a LeakyRelu; return its result."""
         return self.node("LeakyRelu", [x], self.channels[x], alpha=0.1)
 
     def add(self, x: str, y: str) -> str:
+        """Add a sum; return its result."""
         return self.node("Add", [x, y], self.channels[x])
 
     def concat(self, *parts: str) -> str:
+        """Add a Concat of channels; return its result."""
         return self.node("Concat", list(parts), sum(self.channels[part] for part in parts), axis=1)
 
     def max_pool(self, x: str, kernel: int, stride: int, pad: int) -> str:
+        """Add a max pool; return its result."""
         return self.node("MaxPool", [x], self.channels[x], kernel_shape=[kernel] * 2, strides=[stride] * 2,
                          pads=[pad] * 4)
 
     def classify(self, x: str, classes: int) -> str:
+        """Add global pooling and a dense layer; return its result."""
         pooled = self.node("Flatten", [self.node("GlobalAveragePool", [x], self.channels[x])], self.channels[x])
         weights = self.random.normal(0, self.channels[x]**-0.5, (classes, self.channels[x])).astype(np.float32)
         bias = np.zeros(classes, np.float32)
         return self.node("Gemm", [pooled, self.constant(weights), self.constant(bias)], classes, transB=1)
 
     def save(self, path: Path, size: int, outputs: list[str]) -> None:
-        """``outputs``: their shapes are inferred."""
+        """Write the network for images of ``size`` pixels a side; the shapes of ``outputs`` are inferred."""
         given = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, self.channels["input"], size, size])
         made = [helper.make_empty_tensor_value_info(name) for name in outputs]
         graph = helper.make_graph(self.nodes, path.stem, [given], made, self.constants)
@@ -82,8 +91,10 @@ class Builder:
 
 
 def preactivated(net: Builder, x: str, inner: int, outer: int, stride: int, stride_at: int, *, first: bool) -> str:
-    """A bottleneck unit; ``stride_at``: which of its convolutions has the stride, with the shortcut's. ``first``: what
-    comes in is normalised already."""
+    """Add a bottleneck unit; return its result.
+
+    ``stride_at``: which of its convolutions has the stride, as the shortcut's has. ``first``: its input is
+    normalised already."""
     ready = x if first else net.relu(net.norm(x))
     y = ready
     for place, (channels, kernel) in enumerate(((inner, 1), (inner, 3), (outer, 1))):
@@ -95,7 +106,7 @@ def preactivated(net: Builder, x: str, inner: int, outer: int, stride: int, stri
 
 
 def resnet20v2(path: Path) -> None:
-    """ResNet-20 v2 for 32 x 32 pixels, as Keras' example builds it (He et al. 2016, bottlenecks)."""
+    """Write ResNet-20 v2 for 32 x 32 pixels, as Keras' example builds it (He et al. 2016, bottlenecks)."""
     net = Builder(20, 3)
     x = net.relu(net.norm(net.conv("input", 16, 3)))
     inner = 16
@@ -108,7 +119,7 @@ def resnet20v2(path: Path) -> None:
 
 
 def resnet50v2(path: Path) -> None:
-    """ResNet-50 v2 for 224 x 224 pixels (He et al. 2016): stride in the 3x3 convolution, as in the ONNX zoo."""
+    """Write ResNet-50 v2 for 224 x 224 pixels (He et al. 2016): stride in the 3x3 convolution, as in the ONNX zoo."""
     net = Builder(50, 3)
     x = net.max_pool(net.relu(net.norm(net.conv("input", 64, 7, 2))), 3, 2, 1)
     for stage, units in enumerate((3, 4, 6, 3)):
@@ -119,7 +130,7 @@ def resnet50v2(path: Path) -> None:
 
 
 def yolov4_tiny(path: Path) -> None:
-    """YOLOv4-tiny for 192 x 192 pixels and 80 classes (Wang et al. 2021), two heads."""
+    """Write YOLOv4-tiny for 192 x 192 pixels and 80 classes (Wang et al. 2021), two heads."""
     net = Builder(4, 3)
     x = net.leaky(net.conv(net.leaky(net.conv("input", 32, 3, 2)), 64, 3, 2))
     fine = x
@@ -144,4 +155,4 @@ def yolov4_tiny(path: Path) -> None:
 NETWORKS: dict[str, Callable[[Path], None]] = {
     "resnet20v2": resnet20v2, "resnet50v2_224": resnet50v2, "yolov4_tiny_192": yolov4_tiny,
 }
-"""Name -> writes the ONNX file."""
+"""Name -> the function that writes the ONNX file."""

@@ -1,5 +1,6 @@
-"""Writes docs/operators.md and docs/data/onnx_nodes.csv: which of the ONNX backend's node tests pass, run on the host,
-are refused. And the list of these tests."""
+"""Write docs/operators.md and docs/data/onnx_nodes.csv: how each of the ONNX backend's node tests ends.
+
+A test passes, runs on the host, or is refused. The script also writes the list of these tests."""
 
 from weft.tb.compile.onnx_nodes import LIST, listing, outcomes
 from weft.tb.compile.onnx_table import CASES, PLACE, write

@@ -1,7 +1,6 @@
-"""A machine placed and routed on an ECP5-85: the clock it reaches, and every place that is too late.
+"""Place and route a machine on an ECP5-85: the clock it reaches, and every place that is too late.
 
-``make pnr ARCH=ecpix5 MHZ=90``. Works in build/<arch>/pnr.
-"""
+``make pnr ARCH=ecpix5 MHZ=90``. It works in build/<arch>/pnr."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
+    """Place and route; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", default="ecpix5", help="a preset or a .tarch file")
     parser.add_argument("--mhz", type=int, default=90, help="the clock to aim for")

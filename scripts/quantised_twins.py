@@ -44,20 +44,22 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data" / "twins.json"
 MODELS = ROOT.parent / "shared" / "models"
 LAYER_IMAGES = 2
-"""So many images tell of single layers."""
+"""The images from which single layers are judged."""
 
 
 NAMES = ("mnist_cntk_cnn", "mlperf_tiny_resnet8", "mlperf_tiny_vww_mobilenetv1_025", "resnet20_cifar10",
          "resnet20v2_cifar", "fsrcnn_x2", "fsrcnn_x2_deconv", "mtcnn_onet_48", "ppocr_cls_48x192",
          "ppocrv4_det_96x192", "squeezenet_v1_0_dc", "yolo_fastest_1_1_coco_320", "mobilenetv2_1.0_224",
          "ultraface_slim_320", "magika_tail_2048x64", "magika_v3_3_2048")
-"""Networks whose convolutions INT8 machines can take."""
+"""The networks whose convolutions INT8 machines can take."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """``off``: of ``bytes`` that layers make, those that differ from onnxruntime's, by ``most`` at most. ``equal``: on
-    how many of ``images`` top-1 is the same, None where there is none. ``decibels`` of the worst image."""
+    """The result of one network.
+
+    ``off``: of the ``bytes`` that layers make, those that differ from onnxruntime's, by ``most`` at most. ``equal``:
+    on how many of ``images`` top-1 is the same, None if there is none. ``decibels``: at the worst image."""
 
     network: str
     bytes: int
@@ -70,7 +72,7 @@ class Row:
 
 
 def outputs(front: Products, parts: Mapping[int, Products], sample: Sample) -> dict[str, np.ndarray]:
-    """The network's, part after part, those of the machine layer after layer in bytes."""
+    """Return the network's outputs, subgraph after subgraph; the machine's are computed layer after layer in bytes."""
     graph = front[Graph]
     values = {port.name: real_values(np.asarray(sample[port.name]), port).astype(graph.type(port.tensor))
               for port in graph.inputs}
@@ -86,8 +88,10 @@ def outputs(front: Products, parts: Mapping[int, Products], sample: Sample) -> d
 
 
 def twin_of(path: Path, folder: Path, calibration: Feed) -> Path:
-    """Of the prepared network; with a scale for each tensor where the quantiser fails over scales for each output
-    channel, as it does over a matrix whose bias has two axes."""
+    """Write the quantised form of the prepared network; return its path.
+
+    Scales are those of output channels. They are those of tensors if the quantiser fails over the others, as it does
+    over a matrix whose bias has two axes."""
     source = prepared(path, folder)
     try:
         return quantised_twin(source, calibration)
@@ -96,7 +100,7 @@ def twin_of(path: Path, folder: Path, calibration: Feed) -> Path:
 
 
 def measure(name: str, arch: Arch, images: int) -> Row:
-    """Raises WeftError where the network is refused."""
+    """Return the result of one network. Raise WeftError if the network is refused."""
     calibration, given = samples_of(name, MODELS / f"{name}.onnx")
     samples = [{key: value[number:number + 1] for key, value in given.items()}
                for number in range(min(images, len(next(iter(given.values())))))]
@@ -123,6 +127,7 @@ def main(
     images: Annotated[int, typer.Option(help="images of each network")] = 10,
     write: Annotated[bool, typer.Option(help="put the rows into docs/data/twins.json")] = False,
 ) -> None:
+    """Measure the networks, and print the table."""
     machine = Arch.load(arch).replace(data_type="INT8", accumulator_width=None, lut_count=1, lut_depth=256,
                                       simd_registers_depth=2)
     rows = {row["network"]: row for row in (json.loads(DATA.read_text()) if DATA.exists() else [])}

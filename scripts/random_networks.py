@@ -1,13 +1,12 @@
-"""Compiles random small networks and judges them by the rule of tb/random/network_rule.py, those in bytes and those
-that onnxruntime quantised (int8) by that of tb/random/byte_networks.py; resumable.
+"""Compile random small networks and judge them by the rules of tb/random; resumable.
 
     python scripts/random_networks.py --arch lanes3 --first 0 --count 250
     python scripts/random_networks.py --count 250 --state build/random_networks.json   # all machines, goes on
     python scripts/random_networks.py --arch lanes8 --rtl --count 4                    # hardware against golden
 
-Every case is decided by machine and seed. A network that fails is printed with the command that repeats it, and the
-run ends with exit code 2; one that the compiler refuses ends it with 1.
-"""
+The rule is tb/random/network_rule.py's; for networks in bytes and those that onnxruntime quantised (int8) it is
+tb/random/byte_networks.py's. Every case is decided by machine and seed. A network that fails is printed with the
+command that repeats it, and the run ends with exit code 2; one that the compiler refuses ends it with 1."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from weft.tb.random.seeds import SeedRun
 BATCH = 50
 RULES = {**dict.fromkeys(ARCHS, judge), **dict.fromkeys(byte_networks.ARCHS, byte_networks.judge),
          "int8": lambda case: byte_networks.judge_quantised(case.seed)}
-"""By machine."""
+"""Machine -> the rule of its networks."""
 
 
 def main(
@@ -39,6 +38,7 @@ def main(
     rtl: Annotated[bool, typer.Option(help="the simulated hardware against the golden machine")] = False,
     state: Annotated[Path | None, typer.Option(help="JSON file with the next seed of each machine")] = None,
 ) -> None:
+    """Judge random networks."""
     console = Console(stderr=True)
     run = SeedRun(arch, ARCHS if rtl else RULES, first, count, state, console)
     for name in run.machines:

@@ -1,10 +1,10 @@
-"""Runs random programs on the hardware against the golden machine for as long as wanted; resumable.
+"""Run random programs on the hardware against the golden machine for as long as wanted; resumable.
 
     python scripts/random_programs.py --arch lanes4_lut --first 0 --count 5000
     python scripts/random_programs.py --state build/random_programs.json      # all machines, goes on where it stopped
 
-Every case is decided by machine and seed. A mismatch is shrunk, printed as assembly, and ends the run with exit code 2.
-"""
+Every case is decided by machine and seed. A mismatch is shrunk, printed as assembly, and ends the run with exit code
+2."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def main(
     count: Annotated[int, typer.Option(help="seeds for each machine")] = 3000,
     state: Annotated[Path | None, typer.Option(help="JSON file with the next seed of each machine")] = None,
 ) -> None:
+    """Run random programs."""
     console, archs = Console(stderr=True), lockstep_archs()
     run = SeedRun(arch, archs, first, count, state, console)
     for name in run.machines:

@@ -27,18 +27,18 @@ PAGES = {"zoo": "zoo/zoo.html", "site": "site/index.html", "site_start": "site/s
          "site_how_it_works": "site/how-it-works.html", "site_performance": "site/performance.html"}
 """Name of a picture -> its page below build/."""
 IN_DOCS = ("#layers", "#timeline")
-"""What docs/report.png shows of a report."""
+"""The parts of a report that docs/report.png shows."""
 CHOSEN = 20
-"""The layer that is selected there."""
+"""The layer that is selected in docs/report.png."""
 MOST_HEIGHT = 12_000
-"""Pixels of a picture: longer pages end there."""
+"""The pixels at which a picture of a longer page ends."""
 TIMEOUT_MS, SETTLING_MS = 180_000, 3000
 MARGIN = 6
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """Chromium without a window. Raises WeftError where there is none."""
+    """Yield Chromium without a window. Raise WeftError if there is none."""
     place = shutil.which(os.environ.get("WEFT_CHROMIUM", "chromium"))
     if place is None:
         raise WeftError(explain("Chromium", "none", "a browser that takes pictures",
@@ -50,7 +50,7 @@ def browser() -> Iterator[Browser]:
 
 
 def opened(started: Browser, path: Path, width: int, *, deuteranopia: bool = False) -> Page:
-    """The page, with everything drawn that a reader comes to."""
+    """Return the page, with everything drawn that a reader comes to."""
     page = started.new_page(viewport={"width": width, "height": 900})
     page.set_default_timeout(TIMEOUT_MS)
     if deuteranopia:
@@ -62,6 +62,7 @@ def opened(started: Browser, path: Path, width: int, *, deuteranopia: bool = Fal
 
 
 def whole(page: Page, file: Path) -> None:
+    """Write a picture of the whole page."""
     height = min(page.evaluate("document.documentElement.scrollHeight"), MOST_HEIGHT)
     size = page.viewport_size
     assert size is not None
@@ -70,7 +71,7 @@ def whole(page: Page, file: Path) -> None:
 
 
 def for_docs(started: Browser, path: Path) -> Path:
-    """The cycles of each layer and the timeline of one, as one picture."""
+    """Write the cycles of each layer and the timeline of one as one picture; return its path."""
     file = ROOT / "docs" / "report.png"
     page = opened(started, path, WIDTHS[0])
     page.set_viewport_size({"width": WIDTHS[0], "height": page.evaluate("document.documentElement.scrollHeight")})
@@ -88,6 +89,7 @@ def main(
     deuteranopia: Annotated[bool, typer.Option("--deuteranopia", help="as colour-blind people see them")] = False,
     docs: Annotated[bool, typer.Option("--docs", help="docs/report.png instead, of --page")] = False,
 ) -> None:
+    """Take the pictures."""
     if page is not None and not page.is_file():
         raise WeftError(explain("--page", str(page), "a page of weft report", "weft report FILE.tmodel -o PAGE.html"))
     if docs and page is None:

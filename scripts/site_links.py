@@ -1,5 +1,6 @@
-"""Hook of mkdocs: a link from docs/ to a file of the repository outside it becomes that file's name, for the site has
-only docs/. On a plain clone the link works."""
+"""The hook of mkdocs for links from docs/ to files of the repository outside it.
+
+Such a link becomes the file's name, for the site has only docs/. On a plain clone the link works."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
-    """The page's text, without links that leave docs/."""
+    """Return the page's text, without links that leave docs/."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def inside(match: re.Match[str]) -> str:

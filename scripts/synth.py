@@ -1,7 +1,6 @@
-"""What synthesis makes of a machine: counts by block, against its part and against the committed baseline.
+"""Synthesize a machine: counts by block, against its part and against the committed baseline.
 
-``make synth ARCH=arty``. Writes build/<arch>/synth.json; --update-baseline makes it the baseline.
-"""
+``make synth ARCH=arty``. It writes build/<arch>/synth.json; --update-baseline makes it the baseline."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def table(family: str, report: dict, baseline: dict | None) -> str:
-    """One family's counts, with the difference to the baseline where there is one."""
+    """Return one family's counts as a table, with the difference to the baseline if there is one."""
     def cell(found: int, before: int | None) -> str:
         change = "" if before is None or before == found else f" ({found - before:+})"
         return f"{found}{change}"
@@ -40,6 +39,7 @@ def table(family: str, report: dict, baseline: dict | None) -> str:
 
 
 def main() -> int:
+    """Count, and print the tables; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", default="arty", help="a preset or a .tarch file")
     parser.add_argument("--family", choices=synthesis.FAMILIES, action="append",

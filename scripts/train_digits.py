@@ -55,7 +55,7 @@ class Images(NamedTuple):
 
 
 def split(images: Images, count: int) -> tuple[Images, Images]:
-    """The rest, and `count` images with every digit in proportion."""
+    """Return the rest, and `count` images with every digit in proportion."""
     every = np.arange(len(images.label))
     indices = train_test_split(every, test_size=count, stratify=images.label, random_state=SPLIT_SEED)
     rest, part = (Images(images.image[index], images.label[index]) for index in indices)
@@ -75,6 +75,7 @@ class DigitNet(nn.Module):
         self.head = nn.Linear(top * 2 * 2, 10)  # 2x2 pixels are left of 8x8
 
     def forward(self, image: Tensor) -> Tensor:
+        """Return the logits [n, 10] of images [n,1,8,8]."""
         x = F.relu(self.stem(image / IMAGE_MAX))
         x = F.relu(self.down(x))
         x = F.relu(self.block(x) + x)
@@ -82,13 +83,13 @@ class DigitNet(nn.Module):
         return self.head(x.flatten(1))
 
     def exported_weights(self) -> dict[str, np.ndarray]:
-        """Weights by their names in ONNX, the normalisation of the input folded into `stem_weight`."""
+        """Return weights by their names in ONNX, with the normalisation of the input folded into `stem_weight`."""
         weights = {name.replace(".", "_"): value.detach().numpy() for name, value in self.named_parameters()}
         return weights | {"stem_weight": weights["stem_weight"] / np.float32(IMAGE_MAX)}
 
 
 def distorted(image: Tensor, generator: torch.Generator) -> Tensor:
-    """Each image slightly turned, sheared, stretched and moved, at random; background comes in at the edges."""
+    """Return each image slightly turned, sheared, stretched and moved, at random; background comes in at the edges."""
     turn, shear, stretch, down, across = torch.rand(5, len(image), generator=generator) * 2 - 1
     turn, shear, stretch = turn * TURN_MAX, shear * TURN_MAX, 1 + stretch * STRETCH_MAX
     pixels_to_grid = SHIFT_MAX * 2 / image.shape[-1]  # the grid of torch spans -1..1
@@ -101,7 +102,7 @@ def distorted(image: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def train(seed: int, images: Images) -> DigitNet:
-    """One candidate: AdamW, half a cosine down to zero, distorted images."""
+    """Return one candidate, trained with AdamW, half a cosine down to zero, and distorted images."""
     torch.manual_seed(seed)  # the initial weights
     generator = torch.Generator().manual_seed(seed)  # order and distortions
     net = DigitNet()
@@ -120,7 +121,7 @@ def train(seed: int, images: Images) -> DigitNet:
 
 @torch.no_grad()
 def best_candidate(seed: int, training: Images) -> DigitNet:
-    """The candidate with the highest validation accuracy; the lower validation loss decides between equals."""
+    """Return the candidate with the highest validation accuracy; the lower validation loss decides between equals."""
     fitting, validation = split(training, VALIDATION_COUNT)
     ranked = []
     for candidate_seed in range(seed, seed + CANDIDATE_COUNT):
@@ -137,7 +138,7 @@ def best_candidate(seed: int, training: Images) -> DigitNet:
 
 
 def onnx_model(weights: dict[str, np.ndarray]) -> onnx.ModelProto:
-    """`DigitNet` in ONNX. A node and its output share one name."""
+    """Return `DigitNet` in ONNX. A node and its output share one name."""
 
     def node(kind: str, name: str, *inputs: str, **attributes: Any) -> onnx.NodeProto:
         return helper.make_node(kind, list(inputs), [name], name=name, **attributes)
@@ -170,7 +171,7 @@ def onnx_model(weights: dict[str, np.ndarray]) -> onnx.ModelProto:
 
 
 def run_onnx(model: onnx.ModelProto, image: Tensor) -> dict[str, np.ndarray]:
-    """Every tensor that a node makes, by name: onnxruntime on one image after the other, stacked."""
+    """Return every tensor that a node makes, by name: onnxruntime on one image after the other, stacked."""
     observed = onnx.ModelProto()
     observed.CopyFrom(model)
     names = [node.name for node in model.graph.node]
@@ -220,11 +221,12 @@ the training part; all scans unchanged.
 
 
 def span(values: np.ndarray) -> str:
+    """Return the range of values as text."""
     return f"{values.min():.3f}, {values.max():.3f}"
 
 
 def readme(seed: int, model: onnx.ModelProto, tensors: dict[str, np.ndarray], correct: int) -> str:
-    """The page beside the network; `tensors` are those that `run_onnx` makes of the training images."""
+    """Return the page beside the network; `tensors` are those that `run_onnx` makes of the training images."""
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     rows, macs_sum = [], 0
     for node in model.graph.node:
@@ -250,7 +252,7 @@ def readme(seed: int, model: onnx.ModelProto, tensors: dict[str, np.ndarray], co
 
 
 def make_files(seed: int) -> dict[str, bytes]:
-    """Train, export, measure: the files by name. Ends the script if the network is not good enough."""
+    """Train, export, measure; return the files by name. End the script if the network is not good enough."""
     digits = load_digits()
     everything = Images(torch.from_numpy(digits.images).float()[:, None], torch.from_numpy(digits.target).long())
     training, held_out = split(everything, HELD_OUT_COUNT)
@@ -283,6 +285,7 @@ def make_files(seed: int) -> dict[str, bytes]:
 
 
 def main() -> None:
+    """Train the network, and write its files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("models/digits"), metavar="DIR", help="where the files go")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first candidate")

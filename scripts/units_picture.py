@@ -1,5 +1,6 @@
-"""docs/units.svg: a row for each unit, which says what memories it reads and which it writes; drawn from the table of
-units that the hardware is built from."""
+"""Draw docs/units.svg from the table of units that the hardware is built from.
+
+A row for each unit says what memories it reads and which it writes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ READS, WRITES = "#0072B2", "#D55E00"
 
 
 def text() -> str:
-    """The drawing, of a machine with a port for each DRAM."""
+    """Return the drawing, of a machine with a port for each DRAM."""
     units = [name for name in unit_names(Arch.load("pynq").replace(dram_ports=SEPARATE)) if name in UNITS]
     height = TOP + HIGH * len(units) + 30
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDE * len(COLUMNS)} {height}" '
@@ -35,7 +36,7 @@ def text() -> str:
 
 
 def _unit(unit: str, y: int) -> list[str]:
-    """A line between all memories of a unit; both marks side by side where it reads and writes the same."""
+    """Return a line between all memories of a unit; both marks side by side if it reads and writes the same one."""
     places = {(LEFT + WIDE * list(COLUMNS).index(access.memory) + WIDE // 2, access.writes)
               for access in UNITS[unit].accesses}
     ends = sorted(x for x, _ in places)
@@ -46,8 +47,10 @@ def _unit(unit: str, y: int) -> list[str]:
 
 
 def _dot(x: int, y: int) -> str:
+    """Return the mark of a memory that is read."""
     return f'<circle cx="{x}" cy="{y}" r="6" fill="#fff" stroke="{READS}" stroke-width="3"/>'
 
 
 def _arrow(x: int, y: int) -> str:
+    """Return the mark of a memory that is written."""
     return f'<path d="M {x} {y - 8} l 8 8 l -8 8 l -8 -8 z" fill="{WRITES}"/>'

@@ -1,11 +1,10 @@
-"""Walks through README and docs/cli.md as a newcomer: a fresh clone, a fresh environment, their commands in order;
-then the wheel alone. Writes docs/data/walkthrough.json, from which `make docs` makes the table of docs/walkthrough.md.
+"""Walk through README and docs/cli.md as a newcomer: a fresh clone, a fresh environment, their commands in order.
 
     python scripts/walkthrough.py [--folder DIR] [--only clone|wheel]
 
-What needs a board, another tool's files or many minutes (the suite, searches) is left out. A command that fails is a
-row with its exit code, and the script's own is 1 then.
-"""
+Then the wheel is tried alone. The script writes docs/data/walkthrough.json, from which `make docs` makes the table
+of docs/walkthrough.md. What needs a board, another tool's files or many minutes (the suite, searches) is left out. A
+command that fails is a row with its exit code, and the script's own is 1 then."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ DATA = ROOT / "docs" / "data" / "walkthrough.json"
 MEASURED = Kind.of_head("what an earlier walk measured", r'\{\n "commit": ')
 AWAY = ("serial:", "udp:", "model.pb", "model.tflite", "weft board", "weft explore", "make test",
         "make bitstream", "git clone")
-"""Commands that need more than the repository, take long, or are done before."""
+"""The commands that need more than the repository, take long, or are done before."""
 SAMPLES = """
 import numpy as np
 data = np.load('models/digits/held_out.npz')
@@ -63,7 +62,7 @@ def commands(text: str) -> list[str]:
 
 
 def from_clone(pages: str, folder: Path) -> Iterator[tuple[str, str]]:
-    """What is typed -> where."""
+    """Yield (command, folder) of what is typed in the clone."""
     yield f"git clone {ROOT} weft", str(folder)
     clone = str(folder / "weft")
     lines = [line for line in commands(pages) if not line.startswith("env/bin/weft")]
@@ -74,7 +73,9 @@ def from_clone(pages: str, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def from_wheel(pages: str, folder: Path) -> Iterator[tuple[str, str]]:
-    """The wheel is made in the clone, and copied to a folder that has nothing else."""
+    """Yield (command, folder) of what is typed with the wheel alone.
+
+    The wheel is made in the clone, and copied to a folder that has nothing else."""
     yield "make wheel", str(folder / "weft")
     alone = folder / "alone"
     (alone / "dist").mkdir(parents=True)
@@ -85,6 +86,7 @@ def from_wheel(pages: str, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def walked(steps: Iterator[tuple[str, str]], part: str, folder: Path) -> Iterator[Row]:
+    """Run the commands of one part, and yield a row for each."""
     given = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     given |= {"WEFT_CACHE": str(folder / f"cache_{part}"), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "COLUMNS": "80"}
     for command, where in steps:
@@ -101,6 +103,7 @@ def walked(steps: Iterator[tuple[str, str]], part: str, folder: Path) -> Iterato
 
 
 def walk(parts: Sequence[str], folder: Path) -> Iterator[Row]:
+    """Yield the rows of these parts."""
     pages = typed()
     for part, steps in (("clone", from_clone(pages, folder)), ("wheel", from_wheel(pages, folder))):
         if part in parts:
@@ -111,6 +114,7 @@ def main(
     folder: Annotated[Path | None, typer.Option(help="an empty folder; default: one that goes at the end")] = None,
     only: Annotated[str, typer.Option(help="clone or wheel (of a clone that is in --folder)")] = "",
 ) -> None:
+    """Walk, and write the rows; exit with code 1 if a command failed."""
     if only not in ("", "clone", "wheel"):
         raise WeftError(explain("--only", only, "clone, wheel", "name one of them"))
     asked = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)

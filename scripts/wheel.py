@@ -37,7 +37,9 @@ with tempfile.TemporaryDirectory() as folder:
         if board.shell and not isinstance(board.shell.memory, OnChip):
             run("estimate", f"{folder}/{board.arch}/digits.tmodel", "--board", board.key)
 """
-"""Runs what compiles every kernel: estimates of the demo network on each board's machines, and with its memory."""
+"""The program that compiles every kernel.
+
+It estimates the demo network on each board's machines, and with each board's memory."""
 
 
 def build(source: Path, folder: Path) -> Path:

@@ -34,15 +34,15 @@ from weft.support.outputs import Kind, write_text
 
 DEMO = {"digits": bench.ROOT / "models" / "digits" / "digits.onnx"}
 DECIMALS = 4
-"""Of the numbers in the file."""
+"""The decimals of numbers in the file."""
 UNKNOWN = "unknown"
 """The commit of sources that are no checkout."""
 KINDS = {"zoo.json": Kind.of_head("a measured zoo", r'\{"commit": '),
          "zoo.md": Kind.of_head("a table of the zoo", r"\| network \|"),
          "zoo.html": Kind.of_head("a page of the zoo", '<!doctype html>.*<title>Networks on presets, ')}
-"""What is written, by name."""
+"""Name of a file that is written -> its kind."""
 NO_PART = ("*.md", "docs", "report", "tb", "scripts/docs.py", "scripts/zoo.py", "scripts/zoo_table.py")
-"""Files that no row depends on."""
+"""The files that no row depends on."""
 
 
 Cell = tuple[str, str]
@@ -51,27 +51,29 @@ Cell = tuple[str, str]
 
 @dataclass
 class Zoo:
-    """``cells``: what was measured of each, or why it was not; ``cpu_seconds`` of all of it."""
+    """The results: ``cells``: what was measured of each, or why it was not; ``cpu_seconds``: of all of it."""
 
     cells: dict[Cell, dict[str, Any] | str] = field(default_factory=dict)
     cpu_seconds: float = 0
 
     @property
     def rows(self) -> list[dict[str, Any]]:
+        """The rows of what was measured."""
         return [found for found in self.cells.values() if not isinstance(found, str)]
 
     @property
     def refused(self) -> list[tuple[str, str, str]]:
+        """Network, preset and reason of what was not measured."""
         return [(*cell, why) for cell, why in self.cells.items() if isinstance(why, str)]
 
     def sort(self, names: Sequence[str], machines: Sequence[str]) -> None:
-        """Into the order of ``names``, the machines of each in theirs."""
+        """Sort the cells into the order of ``names``, the machines of each into theirs."""
         place = {name: index for index, name in enumerate((*names, *machines))}
         self.cells = dict(sorted(self.cells.items(), key=lambda item: [place.get(name, -1) for name in item[0]]))
 
 
 def networks() -> dict[str, Path | None]:
-    """Name -> file, None where it is neither shared nor built here."""
+    """Return name -> file, None if it is neither shared nor built here."""
     shared = {path.stem: path for path in sorted(bench.SHARED.glob("*.onnx"))}
     taken = {bench.SHARED_NAMES.get(name, name) for name in (*bench.NETWORKS, *bench.WITHOUT_BAR)}
     found: dict[str, Path | None] = dict(DEMO)
@@ -80,7 +82,7 @@ def networks() -> dict[str, Path | None]:
 
 
 def families(machines: Sequence[str]) -> list[list[str]]:
-    """Machines that share their array size and data type, in their order."""
+    """Return the machines that share their array size and data type, in their order."""
     found: dict[tuple[str, int], list[str]] = {}
     for machine in machines:
         arch = Arch.load(machine)
@@ -90,8 +92,9 @@ def families(machines: Sequence[str]) -> list[list[str]]:
 
 def collect(zoo: Zoo, names: dict[str, Path | None], machines: Sequence[str], *, on_rtl: bool,
             jobs: int) -> Iterator[None]:
-    """Measures what ``zoo`` does not have, network by network, and puts it there; yields after each family of
-    machines."""
+    """Measure what ``zoo`` does not have, network by network, and put it there.
+
+    Yield after each family of machines."""
     zoo.cells |= {(name, "all"): f"needs {bench.SHARED}" for name, path in names.items() if path is None}
     lacking = [(name, path, [machine for machine in family if (name, machine) not in zoo.cells])
                for name, path in names.items() if path is not None for family in families(machines)]
@@ -106,7 +109,7 @@ def collect(zoo: Zoo, names: dict[str, Path | None], machines: Sequence[str], *,
 
 
 def broken_off(file: Path, commit: str, *, on_rtl: bool) -> Zoo:
-    """What an earlier run left there, where it measured the same sources and not less."""
+    """Return what an earlier run left there, if it measured the same sources and not less."""
     found = json.loads(file.read_text()) if file.is_file() else {}
     if not unchanged(found.get("commit", UNKNOWN), commit):
         return Zoo()
@@ -115,7 +118,7 @@ def broken_off(file: Path, commit: str, *, on_rtl: bool) -> Zoo:
 
 
 def write(zoo: Zoo, folder: Path, commit: str) -> None:
-    """The zoo as data, as a table and as a page."""
+    """Write the zoo as data, as a table and as a page."""
     today = f"{datetime.date.today()}"
     content = {"commit": commit, "date": today, "cpu_seconds": round(zoo.cpu_seconds), "rows": [
         {key: round(value, DECIMALS) if isinstance(value, float) else value for key, value in row.items()}
@@ -127,7 +130,7 @@ def write(zoo: Zoo, folder: Path, commit: str) -> None:
 
 
 def _a_row_a_line(content: dict[str, Any]) -> str:
-    """JSON in which a change of a row is a change of a line."""
+    """Return JSON in which a change of a row is a change of a line."""
     def text(value: object) -> str:
         if isinstance(value, list):
             return "[\n" + ",\n".join(json.dumps(each) for each in value) + "\n]"
@@ -137,7 +140,7 @@ def _a_row_a_line(content: dict[str, Any]) -> str:
 
 
 def unchanged(before: str, commit: str) -> bool:
-    """Whether both are states of the checkout, and differ at most in NO_PART."""
+    """Return whether both commits are states of the checkout, and differ at most in NO_PART."""
     if any(state.endswith(("-dirty", UNKNOWN)) for state in (before, commit)):
         return False
     differ = ["git", "diff", "--quiet", before, commit, "--", ".", *(f":(exclude){path}" for path in NO_PART)]
@@ -145,7 +148,7 @@ def unchanged(before: str, commit: str) -> bool:
 
 
 def commit_here() -> str:
-    """Of the checkout, with a mark where it was changed since."""
+    """Return the commit of the checkout, with a mark if it was changed since."""
     asked = subprocess.run(["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty"], cwd=bench.ROOT,
                            capture_output=True, text=True, check=False)
     return asked.stdout.strip() or UNKNOWN
@@ -158,6 +161,7 @@ def main(
     jobs: Annotated[int, typer.Option(min=1, help="processes; default: one a core")] = os.cpu_count() or 1,
     output: Annotated[Path, typer.Option(help="folder")] = bench.ROOT / "build" / "zoo",
 ) -> None:
+    """Measure the zoo, and write it."""
     commit, known, machines = commit_here(), networks(), list(presets())
     for found, allowed, what in ((only, list(known), "--only"), (arch, machines, "--arch")):
         if found and found not in allowed:

@@ -1,8 +1,7 @@
-"""What the zoo measures of a network on presets of one array size and data type: each thing once for all that share it.
+"""The measurements of a network on presets of one array size and data type: each thing once for all that share it.
 
-How exact the outputs are depends on the layers and the constants; the cycles on the program, and on the machine but for
-the depths of its DRAM windows. Whether a memory has room is asked of every machine.
-"""
+How exact the outputs are depends on the layers and the constants; the cycles on the program, and on the machine but
+for the depths of its DRAM windows. Whether a memory has room is asked of every machine."""
 
 from __future__ import annotations
 
@@ -29,29 +28,32 @@ from weft.compiler.quantize.consts import Consts, check_room
 from weft.compiler.request import Request
 from weft.cycles.machine import machine_record
 from weft.cycles.replay import estimate
+from weft.cycles.system import cycles_an_image
 from weft.explore.space import FREE_OF_CONSTANTS, without
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import IdealDram
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.resources import counted, fits
+from weft.runtime.programs import image_a_core
 from weft.support.errors import WeftError
 
 T = TypeVar("T")
 Row = dict[str, Any]
 IMAGES = 2
-"""Of a network's own samples."""
+"""The number of a network's own samples that are used."""
 ROOM = 1 << 28
-"""Vectors of a DRAM window in which every network has room."""
+"""The vectors of a DRAM window in which every network has room."""
 
 
 class Found(NamedTuple):
-    """Of a network on a machine; ``signal_to_noise`` in decibels, None where no output has an error."""
+    """The result of a network on a machine; ``signal_to_noise`` in decibels, None if no output has an error."""
 
     cycles: int
+    """Of an image; of several cores that work on one each, on average."""
     macs: int
-    """Of the network as drawn."""
+    """The multiply-accumulates of the network as drawn."""
     done_macs: int
-    """Those of them that the array does."""
+    """The multiply-accumulates of these that the array does."""
     signal_to_noise: float | None
 
 
@@ -63,7 +65,7 @@ class Family:
         self._known: dict[Hashable, Any] = {}
 
     def found(self, arch: Arch) -> Found:
-        """As the compiler and the estimator find it for this machine alone. Raises WeftError where it is refused."""
+        """Return what compiler and estimator find for this machine. Raise WeftError if the network is refused."""
         parts, signal_to_noise = self._constants(arch)
         for products in parts:
             check_room(len(products[Consts].vectors), arch)
@@ -76,7 +78,7 @@ class Family:
         return Found(self._once(key, lambda: sum(map(_cycles, placed))), macs, done, signal_to_noise)
 
     def _constants(self, arch: Arch) -> tuple[list[Products], float | None]:
-        """Each part with its constants, and how exact the outputs are."""
+        """Return each subgraph with its constants, and how exact the outputs are."""
         roomy = without(arch, FREE_OF_CONSTANTS).replace(dram0_depth=ROOM, dram1_depth=ROOM)
         narrow = roomy.replace(dram0_depth=arch.dram0_depth)  # images are packed as they fit into DRAM0
         layers = self._once(narrow, lambda: run_parts(self.request, narrow, last="layers")[1])
@@ -88,6 +90,7 @@ class Family:
         return self._once((roomy, *(products[Layers].text() for products in layers)), made)
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what ``make`` returned when it was first called for this key."""
         if key not in self._known:
             self._known[key] = make()
         found: T = self._known[key]
@@ -95,15 +98,21 @@ class Family:
 
 
 def _cycles(placed: Products) -> int:
-    """Of one part of which every tensor has its place. Programs are not verified: the benchmark and the tests do."""
-    program = run_on(placed, "memory", without=("verify",))[MachineCode].content
-    return estimate(program, placed[Arch], IdealDram()).cycles
+    """Return the cycles of one subgraph whose tensors all have their place.
+
+    Programs are not verified: the benchmark and the tests do that."""
+    program, arch = run_on(placed, "memory", without=("verify",))[MachineCode].content, placed[Arch]
+    if arch.cores > 1:
+        return cycles_an_image(image_a_core(program, arch), arch)
+    return estimate(program, arch, IdealDram()).cycles
 
 
 @lru_cache(1)
 def request(path: Path) -> Request:
-    """As the benchmark compiles it, with the network's own samples where they are at hand: a detector makes nothing of
-    noise, and has no signal there to be compared. Random inputs of whole numbers are such as calibration draws."""
+    """Return the request as the benchmark makes it, with the network's own samples if they are at hand.
+
+    A detector makes nothing of noise, and has no signal there to be compared. Random inputs of whole numbers are
+    those that calibration draws."""
     if path.stem in network_table.CASES and path.with_suffix(".npz").is_file():
         images, _ = network_table.samples_of(path.stem, path)
         own = {name: values[:IMAGES] for name, values in images.items()}
@@ -115,7 +124,7 @@ def request(path: Path) -> Request:
 
 
 def measured(name: str, path: Path, presets: Iterable[str], on_rtl: bool) -> tuple[dict[str, Row | str], float]:
-    """Each preset's row, or why the network does not run on it; and the CPU seconds of this process."""
+    """Return each preset's row, or why the network does not run on it; and the CPU seconds of this process."""
     began = time.process_time()
     try:
         family = Family(request(path))
@@ -131,18 +140,21 @@ def measured(name: str, path: Path, presets: Iterable[str], on_rtl: bool) -> tup
 
 
 def _row(name: str, path: Path, preset: str, found: Found, on_rtl: bool) -> Row:
+    """Return the row of a preset."""
     arch, clock = bench.machine(name, preset), clock_hz(preset)
     ran = bench.measure(name, path, preset, on_rtl=True) if on_rtl else None
     cycles = found.cycles if ran is None or ran.cycles_rtl is None else ran.cycles_rtl
     return {"network": name, "arch": preset, "clock_mhz": clock / 1e6, "cycles_rtl": ran and ran.cycles_rtl,
             "bit_exact": ran and ran.bit_exact, "cycles_estimated": found.cycles, "ms": 1e3 * cycles / clock,
             "macs": found.macs, "done_macs": found.done_macs,
-            "utilization": found.done_macs / (arch.array_size**2 * cycles),
+            "utilization": found.done_macs / (arch.cores * arch.array_size**2 * cycles),
             "signal_to_noise": found.signal_to_noise, **_taken(arch, preset)}
 
 
 def _taken(arch: Arch, preset: str) -> Row:
-    """Of the board's chip beside the rest of the board, where resources of such machines are known."""
+    """Return what a machine takes of the board's chip, beside the rest of the board.
+
+    It is empty if resources of such machines are not known."""
     board = board_of(preset)
     taken = fits(arch, PARTS[board.part], around=around(board)) if board and counted(arch, board.family) else None
     return {"lut": taken and taken["total"]["lut"], "fits": taken and taken["fits"]}

@@ -21,7 +21,7 @@ ZOO_MADE = ROOT / "build" / "zoo" / "zoo.json"
 NO_ZOO = "No numbers are committed. `make zoo` measures them, `make docs MEASURED=1` brings them here.\n"
 IN_README = {"mlperf_tiny_resnet8": "ResNet-8", "resnet20v2": "ResNet-20", "yolo_fastest_1_1_coco_320": "YOLO-Fastest",
              "mobilenetv2_1.0_224": "MobileNetV2", "resnet50v2_224": "ResNet-50"}
-"""Networks of the README's table -> what people call them."""
+"""Network of the README's table -> what people call it."""
 ABOVE_README = """\
 Milliseconds an image at the clock that each board's build asks for, and in brackets how much of the array's multipliers
 does work of the network. Cycles are estimated, to the cycle what the RTL takes; [docs/zoo.md](docs/zoo.md) has all
@@ -31,6 +31,7 @@ networks and presets, with accuracy. MobileNetV2 and YOLO-Fastest are depthwise,
 
 
 def zoo() -> str:
+    """Return the tables of the zoo, and the line above them."""
     if not ZOO.is_file():
         return NO_ZOO
     found = json.loads(ZOO.read_text())
@@ -39,7 +40,7 @@ def zoo() -> str:
 
 
 def zoo_in_readme() -> str:
-    """Milliseconds of some networks on every preset that runs all of them; nothing where nothing was measured."""
+    """Return milliseconds of some networks on every preset that runs all of them; nothing if nothing was measured."""
     if not ZOO.is_file():
         return ""
     found = json.loads(ZOO.read_text())
@@ -51,12 +52,13 @@ def zoo_in_readme() -> str:
 
 
 def _cell(row: zoo_table.Row) -> str:
+    """Return a cell of the README's table."""
     poor = row["signal_to_noise"] is not None and row["signal_to_noise"] < POOR_DECIBELS
     return f"{row['ms']:.2f} ({row['utilization']:.0%})" + (", poor numbers" if poor else "")
 
 
 def take_over() -> bool:
-    """build/zoo/ into the committed data, where it is there: whether it was."""
+    """Take build/zoo/ over into the committed data if it is there; return whether it was."""
     if not ZOO_MADE.is_file():
         return False
     new = json.loads(ZOO_MADE.read_text())

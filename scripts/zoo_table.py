@@ -23,7 +23,7 @@ COLUMNS: dict[str, Callable[[Row], object]] = {
     "LUT": lambda row: _number(row["lut"]),
     "fits its board": lambda row: {True: "yes", False: "no"}.get(row["fits"], ""),
 }
-"""Column of the tables -> its text."""
+"""Column of the tables -> the function from a row to its text."""
 
 
 def decibels(found: float | None) -> str:
@@ -41,15 +41,18 @@ STYLE = ("body{font:15px/1.5 system-ui,sans-serif;margin:1.5rem;color:#1a1a1a}h1
          "th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:#fff}"
          "tbody th{padding-top:1.2rem}ul{overflow-wrap:anywhere;padding-left:1.2rem}"
          "@media(max-width:800px){body{margin:.6rem}table{font-size:.8rem}th,td{padding:.2rem .35rem}}")
-"""Where the table is wider than the window a row's first cell stays in sight, and a shadow says that there is more."""
+"""The style of the page.
+
+If the table is wider than the window, a row's first cell stays in sight, and a shadow says that there is more."""
 
 
 def columns_of(rows: Sequence[Row]) -> dict[str, Callable[[Row], object]]:
-    """Without those that are empty in every row."""
+    """Return the columns that are not empty in every row."""
     return {name: text for name, text in COLUMNS.items() if not rows or any(str(text(row)) for row in rows)}
 
 
 def markdown(rows: Sequence[Row], refused: Iterable[tuple[str, str, str]] = ()) -> str:
+    """Return the tables in Markdown."""
     columns = columns_of(rows)
     marks = " | ".join("---" if name in ("network", "machine") else "---:" for name in columns)
     head = f"| {' | '.join(columns)} |\n| {marks} |\n"
@@ -59,8 +62,9 @@ def markdown(rows: Sequence[Row], refused: Iterable[tuple[str, str, str]] = ()) 
 
 
 def page(rows: Sequence[Row], refused: Iterable[tuple[str, str, str]], title: str) -> str:
-    """Needs nothing from elsewhere; every name is escaped. A network's name has a row of its own: a column of names
-    would leave no room for numbers on a narrow screen."""
+    """Return the page; it needs nothing from elsewhere, and every name is escaped.
+
+    A network's name has a row of its own: a column of names would leave no room for numbers on a narrow screen."""
     def cells(tag: str, texts: Iterable[object]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(text))}</{tag}>" for text in texts) + "</tr>"
 
@@ -80,7 +84,7 @@ def page(rows: Sequence[Row], refused: Iterable[tuple[str, str, str]], title: st
 
 
 def together(refused: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Networks, machines and why, one for each network and reason."""
+    """Return networks, machines and reasons, one row for each network and reason."""
     machines: dict[tuple[str, str], list[str]] = {}
     for network, machine, why in refused:
         machines.setdefault((network, why), []).append(machine)
@@ -88,4 +92,5 @@ def together(refused: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, st
 
 
 def _number(value: int | None) -> str:
+    """Return a number as text, nothing for None."""
     return "" if value is None else f"{value:,}"

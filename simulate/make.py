@@ -44,8 +44,9 @@ def make(directory: Path, target: str, variables: Mapping[str, str], log: Path, 
 
 
 def call(command: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str]) -> None:
-    """Run a command of a build in ``directory``, and append it with its output to ``log``. Raise BuildError if it
-    fails."""
+    """Run a command of a build in ``directory``, and append it with its output to ``log``.
+
+    Raise BuildError if it fails."""
     with log.open("a") as output:
         output.write(shlex.join(command) + "\n")
         output.flush()

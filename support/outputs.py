@@ -62,8 +62,9 @@ def check_output(path: Path, kind: Kind, what: str = "output file") -> Path | No
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return the status of the file at ``path``, links followed, or None if there is none. Raise OSError,
-    ValueError."""
+    """Return the status of the file at ``path``, links followed, or None if there is none.
+
+    Raise OSError or ValueError."""
     try:
         return os.stat(path)
     except FileNotFoundError:

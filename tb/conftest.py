@@ -1,5 +1,6 @@
-"""What holds for all tests: their order, the progress line, and at the end the words on the outside oracle and on
-what did not run."""
+"""What holds for all tests: their order, the progress line, and the last lines of a run.
+
+These tell of the outside oracle and of what did not run."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from weft.tb import progress, shared, skipped, wide
 ORACLE = ("outside oracle", "ran")
 """The property in the report of a test that opened published vectors."""
 FIRST = ("e2e", "system")
-"""Folders whose tests build simulators, a minute each: first, so that workers side by side end together."""
+"""The folders whose tests build simulators, a minute each: they go first, so that workers end together."""
 
 
 def pytest_configure() -> None:
@@ -33,7 +34,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What builds simulators comes first, then what takes long otherwise; the rest stays as it is."""
+    """Put first what builds simulators, then what takes long otherwise; the rest stays as it is."""
     wide.mark(items)
     items.sort(key=lambda item: (item.path.parent.name not in FIRST, not item.get_closest_marker("slow")))
 
@@ -53,7 +54,9 @@ def pytest_runtest_makereport() -> Iterator[Any]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Also where tests ran in workers: the reports that come from there hold the property."""
+    """Tell of the outside oracle and of what did not run.
+
+    If tests ran in workers, their reports hold the property."""
     properties = [each for found in terminalreporter.stats.values() for report in found
                   for each in getattr(report, "user_properties", ())]
     terminalreporter.write_line(shared.oracle_line(sum(tuple(each) == ORACLE for each in properties)))

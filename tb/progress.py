@@ -17,9 +17,9 @@ from rich.live import Live
 from rich.text import Text
 
 LOG_SECONDS = 30
-"""Between two lines of a log."""
+"""The seconds between two lines of a log."""
 SLOW_SECONDS = 3
-"""A test that runs for so long is named."""
+"""The seconds after which a running test is named."""
 PYTHON = Path(".venv/bin/python")
 
 
@@ -45,7 +45,9 @@ class Progress:
         self._live.stop()
 
     def text(self) -> str:
-        """Such as ``  412 of 3021, 1 failed, 2:05 | tb/system/test_starvation.py::test_a[tiny] 14 s``."""
+        """Return the line.
+
+        An example is ``  412 of 3021, 1 failed, 2:05 | tb/system/test_starvation.py::test_a[tiny] 14 s``."""
         now = time.monotonic()
         minutes, seconds = divmod(int(now - self._begin), 60)
         slow = sorted(((now - begin, name) for name, begin in list(self._running.items())), reverse=True)
@@ -79,7 +81,7 @@ class Progress:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport):
-        """Counted as ever, but no letter is printed."""
+        """Count the test as ever, but print no letter."""
         category, _, word = yield
         return category, "", word
 
@@ -89,14 +91,14 @@ class Progress:
 
 
 def wanted(config: pytest.Config) -> bool:
-    """Not in a worker, nor where somebody looks closer: -v, -q, -s, --pdb, --collect-only."""
+    """Return whether the line is wanted: not in a worker, nor with -v, -q, -s, --pdb or --collect-only."""
     option = config.option
     closer = option.verbose or option.capture == "no" or option.usepdb or option.collectonly
     return not closer and not hasattr(config, "workerinput")
 
 
 def install(session: pytest.Session) -> None:
-    """Puts the line in the place of pytest's dots."""
+    """Put the line in the place of pytest's dots."""
     config = session.config
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or not wanted(config):

@@ -15,7 +15,7 @@ opened: set[str] = set()
 
 
 def shared(path: str) -> Path:
-    """The file or folder ../shared/``path``; the calling test is skipped, saying so, when it is absent."""
+    """Return the file or folder ../shared/``path``; skip the calling test, saying so, if it is absent."""
     found = ROOT / path
     if not found.exists():
         pytest.skip("skipped: needs ../shared")
@@ -24,12 +24,12 @@ def shared(path: str) -> Path:
 
 
 def published(paths: set[str]) -> bool:
-    """Whether published vectors are among these."""
+    """Return whether published vectors are among these."""
     return any(Path(path).parts[0] == VECTORS for path in paths)
 
 
 def oracle_line(ran: int) -> str:
-    """Says whether the outside oracle was asked: ``ran`` tests opened published vectors."""
+    """Return the line that says whether the outside oracle was asked: ``ran`` tests opened published vectors."""
     if ran:
         return f"outside oracle: {ran} published-vector tests ran"
     if (ROOT / VECTORS).exists():

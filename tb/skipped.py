@@ -1,4 +1,4 @@
-"""The word at the end of a run on what did not run, and why."""
+"""The words at the end of a run on what did not run, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def line(reports: Iterable[Any]) -> str:
 
 
 def _reason(told: Any) -> str:
-    """``told``: (file, line, words) of pytest."""
+    """Return why a test was skipped; ``told``: (file, line, words) of pytest."""
     words = str(told[-1] if isinstance(told, tuple) else told)
     while words.lower().startswith("skipped: "):
         words = words[len("skipped: "):]

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 CASES = "wide_cases"
-"""Name of the mark that has patterns."""
+"""The name of the mark that has patterns."""
 
 
 def patterns(item: pytest.Item) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ def check(manifest: Manifest, arch: Arch) -> None:
     _memories(manifest, arch)
     _sizes(manifest, arch)
     _instruction_layers(manifest, arch)
+    _cores(manifest, arch)
     if manifest.host is not None:
         _host(manifest.host, {port.name for port in manifest.outputs})
     if manifest.network is not None:
@@ -194,6 +195,24 @@ def file_sizes(manifest: Manifest, arch: Arch) -> dict[str, int]:
     """Return the bytes of each file that belongs to a ``.tmodel``."""
     sizes = {entry.file_name: entry.size * arch.vector_bytes for entry in manifest.consts}
     return {**sizes, manifest.prog.file_name: manifest.prog.size}
+
+
+def _cores(manifest: Manifest, arch: Arch) -> None:
+    """Check that each of several cores has room for its window, and the window for what a driver places there.
+
+    Raise ValueError."""
+    if manifest.cores is None:
+        return
+    if arch.cores == 1:
+        raise ValueError(f"cores with the mode {manifest.cores.mode!r}, of a machine of one core")
+    window, most = manifest.cores.window_bytes, arch.dram0_window_bytes
+    if window > most:
+        raise ValueError(f"cores with windows of {window} bytes, of a DRAM0 of {most}")
+    ends = [port.base + port.size for port in (*manifest.inputs, *manifest.outputs)]
+    ends += [entry.base + entry.size for entry in manifest.consts if entry.memory == "dram0"]
+    needed = max(ends) * arch.vector_bytes
+    if needed > window:
+        raise ValueError(f"cores with windows of {window} bytes, and {needed} bytes of each in use")
 
 
 # -- ports -------------------------------------------------------------------------------------------------------------

@@ -47,8 +47,9 @@ def strides_of(index: np.ndarray) -> list[int] | None:
 
 
 def pack(tensor: np.ndarray, lanes: int, fill: int = 0) -> np.ndarray:
-    """Return a tensor [channels, height, width] as vectors [tiles x height x width, lanes]; missing channels are
-    ``fill``."""
+    """Return a tensor [channels, height, width] as vectors [tiles x height x width, lanes].
+
+    Missing channels are ``fill``."""
     channels, height, width = tensor.shape
     tiles = -(-channels // lanes)
     padded = np.full((tiles * lanes, height, width), fill, tensor.dtype)

@@ -24,7 +24,7 @@ from weft.tmodel.errors import ModelError, refuse
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.model_set import COMPILE_AGAIN, file_entry, read_file, write_set
 from weft.tmodel.ports import ConstFile, Port, layers_from_text, layers_to_text
-from weft.tmodel.schema import Manifest, Parts, convert_any
+from weft.tmodel.schema import FORMAT_VERSION, CoresEntry, Manifest, Parts, convert_any
 from weft.tmodel.tensors import Signature
 
 AS_WRITTEN = "a .tmodel as the compiler writes it"
@@ -83,6 +83,9 @@ class TModel:
     layers: tuple[dict[str, Any], ...] = ()
     instruction_layers: np.ndarray | None = None
     """[instructions]: indices into ``layers``."""
+    window_bytes: int | None = None
+    """Of a program for several cores, from one core's window of DRAM0 to the next; None where the file does not say
+    it."""
 
     @property
     def done_macs(self) -> int:
@@ -128,7 +131,8 @@ class TModel:
             contents=contents, checksums=manifest.files is not None, consts_to_local=manifest.load_consts_to_local,
             host=None if manifest.host is None else HostPart.from_entry(manifest.host),
             network=None if manifest.network is None else Signature.from_entry(manifest.network), macs=manifest.macs,
-            layers=manifest.layers, instruction_layers=layers)
+            layers=manifest.layers, instruction_layers=layers,
+            window_bytes=None if manifest.cores is None else manifest.cores.window_bytes)
 
     def save(self) -> None:
         """Write ``folder``/NAME.tmodel and the files it names; a kill leaves the old files or these.
@@ -169,7 +173,8 @@ class TModel:
         program = self.program_json()
         places = {key: program.pop(key) for key in ("prog", "consts", "inputs", "outputs")}
         values: dict[str, Any] = {"name": self.name, **places, "arch": self.arch.to_dict(),
-                                  "load_consts_to_local": self.consts_to_local, "files": files_json(self.contents)}
+                                  "format_version": FORMAT_VERSION, "load_consts_to_local": self.consts_to_local,
+                                  "files": files_json(self.contents)}
         if self.host is not None:
             values["host"] = self.host.to_json()
         if self.network is not None:
@@ -187,6 +192,8 @@ class TModel:
         }
         if self.instruction_layers is not None:
             values["instruction_layers"] = layers_to_text(self.instruction_layers)
+        if self.window_bytes is not None:
+            values["cores"] = msgspec.to_builtins(CoresEntry(mode="batch", window_bytes=self.window_bytes))
         return {**values, "layers": self.layers}
 
     # -- inputs and outputs ----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from weft.tmodel.checks import check, check_parts
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.manifest import TModel, files_json, read_manifest, unreadable
 from weft.tmodel.model_set import write_set
-from weft.tmodel.schema import HostEntry, Manifest
+from weft.tmodel.schema import FORMAT_VERSION, HostEntry, Manifest
 from weft.tmodel.tensors import Signature, Tensor
 
 
@@ -96,7 +96,8 @@ class Network:
             return single.to_json()
         parts = [{"host": part.to_json()} if isinstance(part, HostPart) else {"program": part.program_json()}
                  for part in self.parts]
-        return {"name": self.name, "arch": self.arch.to_dict(), "files": files_json(contents),
+        return {"name": self.name, "arch": self.arch.to_dict(), "format_version": FORMAT_VERSION,
+                "files": files_json(contents),
                 "network": self.signature.to_json(), "parts": parts}
 
     def _single(self) -> TModel | None:

@@ -60,19 +60,38 @@ def runner(model: onnx.ModelProto | bytes) -> Callable[[Mapping[str, np.ndarray]
         engine = session(model)
     except Exception as error:  # its errors have no common type
         if steps > MOST_EVALUATED:
-            raise WeftError(explain("model of the host's part", f"{steps:.3g} steps that onnxruntime does not take "
-                                    f"({reason(error)})", f"at most {MOST_EVALUATED:.3g} of them",
-                                    "compile the model again")) from None
-        evaluator = ReferenceEvaluator(model)
-
-        def evaluated(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-            with np.errstate(all="ignore"):  # onnxruntime does not warn of a division by 0 either
-                return dict(zip(evaluator.output_names, evaluator.run(None, dict(given)), strict=True))
-
-        return evaluated
+            raise WeftError(explain("model of the host's part", f"{steps:.3g} steps, and an operator that onnxruntime "
+                                    f"does not run ({reason(error)})", f"at most {MOST_EVALUATED:.3g} steps, which "
+                                    "ONNX's own evaluator runs", "compile the model again")) from None
+        return _evaluator(model, reason(error))
     names = [entry.name for entry in engine.get_outputs()]
     run = _in_time(engine) if _has_loop(model) else engine.run
     return lambda given: dict(zip(names, run(names, dict(given)), strict=True))
+
+
+def _evaluator(model: onnx.ModelProto | bytes,
+               refusal: str) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return :func:`runner` by ONNX's own evaluator; ``refusal``: why onnxruntime does not load the model.
+
+    Both raise WeftError, with the refusal, where the evaluator fails too."""
+    def refused(error: Exception) -> WeftError:
+        return WeftError(explain("model", f"onnxruntime does not load it ({refusal}), and onnx's evaluator does not "
+                                 f"run it ({reason(error)})", "a model that one of them runs",
+                                 "export the model again, with types and operators that onnxruntime has"))
+
+    try:
+        evaluator = ReferenceEvaluator(model)
+    except Exception as error:  # of no common type
+        raise refused(error) from None
+
+    def evaluated(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        try:
+            with np.errstate(all="ignore"):  # onnxruntime does not warn of a division by 0 either
+                return dict(zip(evaluator.output_names, evaluator.run(None, dict(given)), strict=True))
+        except Exception as error:  # of no common type
+            raise refused(error) from None
+
+    return evaluated
 
 
 def _has_loop(model: onnx.ModelProto | bytes) -> bool:

@@ -2,6 +2,7 @@
 
 The original tools write ``name`` to ``load_consts_to_local``. The rest are additions that an old reader may ignore:
 
+* ``format_version``: see ``FORMAT_VERSION``;
 * inputs and outputs have ``shape`` (the user's), ``layout`` ([channels, height, width] in memory), and ``point`` or, on
 INT8 machines, ``scale`` and ``zero``;
 * if elements do not lie in order, ``strides`` or ``order`` say where in that layout each element of the user's array
@@ -11,6 +12,7 @@ lies: a stride for each axis of the array, as for TensorFlow's channels-last ima
 * ``files``: length and SHA-256 of the program and of the constants;
 * ``host``: a small ONNX model which runs behind the machine; ``macs``; ``layers`` (the report);
 ``instruction_layers``: the layer of each instruction, as text: LAYERxCOUNT for each run;
+* ``cores`` of a program for a machine of several: how they share the work (``CoresEntry``);
 * ``network``: name, type and shape of the inputs and outputs that the user sees.
 
 A network that host and machine run in any other order has ``parts`` instead of a program (``Parts``). Each is a program
@@ -26,6 +28,10 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+FORMAT_VERSION = 1
+"""The version of ``.tmodel`` files that this Weft writes. It goes up when a reader of the version before would do
+something else than the file says. Every Weft reads all versions up to its own; files without the key are version 1."""
+
 Address = Annotated[int, Meta(ge=0, le=1 << 32)]
 Size = Annotated[int, Meta(ge=0, le=1 << 32)]
 Number = Annotated[int, Meta(ge=-(1 << 48), le=1 << 48)]
@@ -39,6 +45,7 @@ Scale = Annotated[float, Meta(ge=2.0 ** -126, lt=2.0 ** 127)]
 Byte = Annotated[int, Meta(ge=-128, le=127)]
 Name = Annotated[str, Meta(min_length=1, max_length=4096)]
 FileName = Annotated[str, Meta(min_length=1, max_length=255)]
+Version = Annotated[int, Meta(ge=1, le=1 << 16)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Type = Literal["float32", "float16", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
                "uint64"]
@@ -101,6 +108,16 @@ class PortEntry(Keys):
     packing: PackingEntry | None = None
 
 
+class CoresEntry(Keys):
+    """How several cores share the work.
+
+    ``batch``: each core runs the whole program, on an image of its own, in a window of DRAM0 of its own. From one
+    core's window to the next are ``window_bytes``. All share what lies in DRAM1, and none writes it."""
+
+    mode: Literal["batch"]
+    window_bytes: Annotated[int, Meta(ge=1 << 16, le=1 << 40, multiple_of=1 << 16)]
+
+
 class FileEntry(Keys):
     """The length in bytes and the SHA-256 of a file."""
 
@@ -156,6 +173,7 @@ class Program(Keys):
     outputs: Annotated[tuple[PortEntry, ...], Few]
     macs: Count = 0
     instruction_layers: str | None = None
+    cores: CoresEntry | None = None
     layers: tuple[dict[str, Any], ...] = ()
 
 
@@ -164,6 +182,7 @@ class Manifest(Program, kw_only=True, forbid_unknown_fields=True):
 
     name: Name
     arch: dict[str, Any]
+    format_version: Version = 1
     load_consts_to_local: bool = False
     files: dict[FileName, FileEntry] | None = None
     host: HostEntry | None = None
@@ -185,11 +204,12 @@ class Parts(Keys):
     network: NetworkEntry
     parts: Annotated[tuple[PartEntry, ...], Few]
     files: dict[FileName, FileEntry]
+    format_version: Version = 1
 
 
 PROGRAM: dict[str, type[Keys]] = {
     "": Program, ".prog": ProgramEntry, ".consts[]": ConstEntry, ".inputs[]": PortEntry, ".outputs[]": PortEntry,
-    ".inputs[].packing": PackingEntry, ".outputs[].packing": PackingEntry,
+    ".inputs[].packing": PackingEntry, ".outputs[].packing": PackingEntry, ".cores": CoresEntry,
 }
 STRUCTS: dict[str, type[Keys]] = {
     **{f"${where}": kind for where, kind in PROGRAM.items()},
@@ -215,7 +235,13 @@ def convert_parts(values: Mapping[str, Any]) -> Parts:
 
 
 def convert_any(values: Mapping[str, Any]) -> Manifest | Parts:
-    """Return the checked content of a ``.tmodel`` of one program or several parts. Raise ValueError."""
+    """Return the checked content of a ``.tmodel`` of one program or several parts.
+
+    Raise ValueError for wrong content, and for a file of a later version, whose keys this Weft does not know."""
+    version = values.get("format_version", 1)
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise ValueError(f"format_version {version}, of a later Weft; this one reads 1 to {FORMAT_VERSION}; update "
+                         "Weft, or compile the network again with this one")
     return convert_parts(values) if "parts" in values else convert(values)
 
 

@@ -1,4 +1,6 @@
-"""A machine as a core of LiteX, for a design of the reader's own::
+"""A machine as a core of LiteX, for a design of the reader's own.
+
+An example::
 
     from weft.boards.shell.core import Weft
     self.machine = Weft(platform, Arch.load("arty"), "build/arty/weft_top.v")
@@ -6,9 +8,8 @@
     for name, master in self.machine.masters.items():
         ...                                          # to a memory controller's AXI port
 
-A LiteDRAM port for a master is ``native_port`` of ``narrow.py``: LiteDRAM's own hangs where words are wider than beats.
-The Verilog is what ``weft verilog`` writes of the same machine.
-"""
+A LiteDRAM port for a master is ``native_port`` of ``narrow.py``: LiteDRAM's own hangs where words are wider than
+beats. The Verilog is what ``weft verilog`` writes of the same machine."""
 
 from __future__ import annotations
 

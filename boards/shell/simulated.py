@@ -46,8 +46,9 @@ class SimulatedShell(ShellSoC):
     """A board's shell for a simulator."""
 
     def make_memory(self, memory: Memory) -> tuple[Any, Any]:
-        """Return LiteDRAM's model of PHY and chip, with the parameters of the board's own PHY, and the chip's
-        timing."""
+        """Return LiteDRAM's model of PHY and chip, and the chip's timing.
+
+        The PHY has the parameters of the board's own."""
         clock = int(self.sys_clk_freq)
         chip = chip_of(memory, clock)
         chip.geom_settings.rowbits = min(chip.geom_settings.rowbits, ROW_BITS)

@@ -91,7 +91,7 @@ def _zynq(board: Board, arch: Arch, project: Path) -> float:
     processor = board.processor
     assert processor is not None
     module, ports = with_ports(arch, board=board.key)
-    machine, verilog = Machine(ports), converted(module, ports)
+    machine, verilog = Machine(ports), converted(module, ports, arch.cores)
     if ultra_rams(arch, PARTS[board.part]):
         verilog = in_ultra_ram(verilog, arch.local_banks)
     files = {

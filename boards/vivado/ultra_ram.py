@@ -9,7 +9,7 @@ _BANK = re.compile(r"^( *reg \[\d+:0\] bank\d+ \[\d+:0\];\n) *initial begin\n.*\
 
 
 def in_ultra_ram(verilog: str, banks: int) -> str:
-    """Return the Verilog of a machine with ``banks`` banks of local memory in UltraRAM.
+    """Return the Verilog of a machine with ``banks`` banks of local memory in UltraRAM; all cores are one module.
 
     UltraRAM takes no initial contents, and is zero at power-up by itself."""
     marked, found = _BANK.subn(r'  (* ram_style = "ultra" *)\n\1', verilog)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from weft.boards.board import Processor
 from weft.boards.vivado.block import BLOCK, CLOCK, INTERRUPT, REGISTERS, RESET, Interface
-from weft.hw.contract.csr import ADDRESS_WIDTH
 from weft.support.errors import WeftError, explain
 
 DESIGN, PS, MACHINE = "weft", "ps", "weft"
@@ -82,7 +81,7 @@ def design(processor: Processor, interfaces: list[Interface]) -> str:
                                 f"up to {PORTS} of {' or '.join(map(str, kind.widths))} bits",
                                 f"set axi_data_width and stream_width to {kind.widths[-1]}"))
     lines = [f"create_bd_design {DESIGN}", *_cells(kind, processor, masters), *_clock(kind, len(masters)),
-             *_links(kind, masters), *_addresses(kind, processor, masters),
+             *_links(kind, masters), *_addresses(kind, processor, interfaces),
              "validate_bd_design", "save_bd_design"]
     return "\n".join(lines) + "\n"
 
@@ -145,10 +144,11 @@ def _links(kind: Kind, masters: list[Interface]) -> Iterator[str]:
             yield "connect_bd_intf_net " + " ".join(f"[get_bd_intf_pins {end}]" for end in ends)
 
 
-def _addresses(kind: Kind, processor: Processor, masters: list[Interface]) -> Iterator[str]:
+def _addresses(kind: Kind, processor: Processor, interfaces: list[Interface]) -> Iterator[str]:
     """Yield the commands that assign addresses."""
-    yield _assign(kind.registers, 1 << ADDRESS_WIDTH, f"{PS}/Data", f"{MACHINE}/{REGISTERS}/reg0")
-    for number, master in enumerate(masters):
+    registers, = (each for each in interfaces if each.name == REGISTERS)
+    yield _assign(kind.registers, 1 << registers.address_bits, f"{PS}/Data", f"{MACHINE}/{REGISTERS}/reg0")
+    for number, master in enumerate(each for each in interfaces if each != registers):
         yield _assign(0, processor.memory_bytes, f"{MACHINE}/{master.name}", f"{PS}/{_of(kind.segment, number)}")
 
 

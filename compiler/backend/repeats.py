@@ -85,7 +85,9 @@ def _bucket(one, other, place):  # type: ignore
 
 @numba.njit(cache=True)
 def _equal_steps(one, other, found, place, most):  # type: ignore
-    """Return how many steps from ``found`` on equal those from ``place`` on."""
+    """Return how many steps from ``found`` on equal those from ``place`` on, at most ``most``.
+
+    A step is equal if both of its parts are: ``one`` and ``other`` [words]."""
     length = 0
     while (place + length < len(one) and length < most and one[found + length] == one[place + length]
            and other[found + length] == other[place + length]):

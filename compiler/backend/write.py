@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.schemes import SchemeKind
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.manifest import TModel
@@ -90,12 +91,18 @@ def _program(products: Products, folder: Path, name: str) -> TModel:
     rows = _layer_rows(products)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog")}
     constants = consts.vectors.astype(arch.number.storage_dtype).tobytes()
-    return TModel(
+    model = TModel(
         name=name, folder=folder, arch=arch, program_file=files["tprog"],
         const_files=_const_files(consts, layout, files["tdata"]),
         inputs=_ports(graph.inputs, products), outputs=_ports(graph.outputs, products),
         contents={files["tdata"]: constants, files["tprog"]: code.content},
         macs=sum(row["macs"] for row in rows), layers=rows, instruction_layers=code.layers)
+    return model if arch.cores == 1 else replace(model, window_bytes=_window_bytes(layout, arch))
+
+
+def _window_bytes(layout: MemoryPlan, arch: Arch) -> int:
+    """From one core's window of DRAM0 to the next."""
+    return -(-layout.dram0_end * arch.vector_bytes // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES
 
 
 def _signature(graph: Graph) -> Signature:

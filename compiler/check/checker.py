@@ -100,8 +100,9 @@ class Verdict:
 
 
 class Checker:
-    """The check of all steps: give :meth:`after` to ``compile_model`` as ``watch``, then use ``verdicts`` and
-    :meth:`insist`."""
+    """The check of all steps.
+
+    Give :meth:`after` to ``compile_model`` as ``watch``, then use ``verdicts`` and :meth:`insist`."""
 
     def __init__(self) -> None:
         self.verdicts: list[Verdict] = []

@@ -31,11 +31,20 @@ def stored(layers: Sequence[Layer], consts: Consts, arch: Arch) -> list[LayerInt
         scaled = bool(own.scales) and layer.factors is None
         multipliers, biases = _scales(consts.vectors, own, layer.output.channels) if scaled else (None, bias)
         operands = consts.vectors[own.operand:own.operand + own.operands, 0]
-        depth = arch.lut_depth if layer.translation is None else TABLE_ENTRIES
-        tables = consts.vectors[own.operand:own.operand + own.tables * depth, 0].reshape(-1, depth)
-        found.append(LayerIntegers(weights, biases, 1, tuple(operands.tolist()), tuple(map(tuple, tables.tolist())),
+        found.append(LayerIntegers(weights, biases, 1, tuple(operands.tolist()), _tables(layer, consts, own, arch),
                                    multipliers))
     return found
+
+
+def _tables(layer: Layer, consts: Consts, own: LayerConsts, arch: Arch) -> tuple[tuple[int, ...], ...]:
+    """Lookup tables, all keys too, of which two are stored; or the one that results leave by."""
+    pieces = ([own.table_piece(number, arch.lut_depth) for number in range(own.tables)] if layer.lookup is not None
+              else [(0, TABLE_ENTRIES)] * own.tables)
+    read = [consts.vectors[own.operand + offset:own.operand + offset + size, 0] for offset, size in pieces]
+    if layer.lookup is not None:
+        first, second = read[0].tolist()
+        read[0] = arch.number.saturate(first + (second - first) * np.arange(arch.lut_depth))
+    return tuple(tuple(values.tolist()) for values in read)
 
 
 def _scales(vectors: np.ndarray, own: LayerConsts, channels: int) -> tuple[np.ndarray, np.ndarray]:

@@ -82,7 +82,7 @@ def _rounded(value: np.ndarray, scale: TensorScale | None) -> np.ndarray:
 
 
 def _roomy(arch: Arch) -> Arch:
-    """Return the machine with the largest DRAM0 that the address width allows."""
+    """Return the machine with the largest DRAM0 that the address width allows, up to 2**26 vectors."""
     return arch.replace(dram0_depth=max(arch.dram0_depth, min(1 << 26, (1 << arch.axi_address_width)
                                                              // arch.vector_bytes)))
 

@@ -130,7 +130,7 @@ def _free(name: str, taken: Counter[str]) -> str:
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Rename tensors, in graphs within too, except those that such a graph makes itself."""
+    """Rename tensors in a graph and in the graphs within it, except tensors that an inner graph makes itself."""
     for tensor in (*graph.initializer, *(entry.values for entry in graph.sparse_initializer), *graph.output):
         tensor.name = names.get(tensor.name, tensor.name)
     for node in graph.node:

@@ -125,8 +125,9 @@ class Folder:
 
 
 def _evaluated(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
-    """Return the outputs of a model, by ONNX's own evaluator, or by onnxruntime if that lacks the operator's
-    version."""
+    """Return the outputs of a model.
+
+    ONNX's own evaluator computes them, or onnxruntime if that one lacks the operator's version."""
     try:
         return list(ReferenceEvaluator(model).run(None, dict(inputs)))
     except RuntimeError:  # NotImplementedError among them

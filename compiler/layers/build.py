@@ -84,8 +84,9 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _clip(builder: Builder, position: int, node: Node) -> Open:
-    """Return a layer that limits the node's input to 0 and an upper limit. Raise CompileError without SIMD
-    registers."""
+    """Return a layer that limits the node's input to 0 and an upper limit.
+
+    Raise CompileError without SIMD registers."""
     need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, *ELEMENTWISE)
     limited = layer.join(position, Minimum(layer.temp, float(builder.graph.constants[node.input(2)])))

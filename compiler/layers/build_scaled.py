@@ -162,8 +162,7 @@ def _clip(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
-    """Return a layer that ends with the node's max pool, fused with a function or convolution where that is worth
-    it."""
+    """Return a layer that ends with the node's max pool, fused with a function or convolution if that is worth it."""
     need_pool(builder, node)
     source, size = builder.var(node.input(0)), builder.var(node.output).size
     partitions = window_of(node).partitions(source.size, size)

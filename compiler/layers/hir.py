@@ -32,8 +32,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Var:
-    """A tensor between layers, ``channels`` x ``height`` x ``width``, with memory of its own or as part of another
-    Var."""
+    """A tensor between layers, ``channels`` x ``height`` x ``width``.
+
+    It has memory of its own, or is part of another Var."""
 
     name: str
     channels: int

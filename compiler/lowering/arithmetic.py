@@ -11,6 +11,7 @@ import numpy as np
 from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.indices.index import FILL, in_memory_order
+from weft.compiler.lowering.axes import Axes, common_axes, default_axes, turn, turned_values
 from weft.compiler.lowering.function import lookup, several_steps
 from weft.compiler.lowering.functions import RECIPROCAL
 from weft.compiler.lowering.gather import broadcast, exact
@@ -93,6 +94,9 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
             return Operands([numbers_there.get(name, held.tensor) for name in names], held.where)
     if not full and _lie_alike(state, tensors, shape):
         return Operands([state.held[name].tensor for name in tensors], state.held[tensors[0]].where)
+    axes = common_axes(state, tensors, shape, [state.constant(name) for name in names if name in full])
+    if axes != default_axes(len(shape)):
+        return _turned_operands(state, node, known or {}, axes)
     lying = {name: broadcast(state, node, name, shape) for name in tensors}
     made: dict[str, str | np.ndarray] = {**lying}
     for name, value in full.items():
@@ -100,6 +104,20 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
         made[name] = numbers if numbers is not None else constant_image(
             state, node, in_memory_order(value), lying[tensors[0]])
     return Operands([made[name] for name in names], None)
+
+
+def _turned_operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray], axes: Axes) -> Operands:
+    """Return the operands of a node, with ``axes`` as channels and pixels."""
+    shape = state.graph.shapes[node.output]
+    names = [turn(state, name, f"{node.output}/turned{number}", axes, shape)
+             for number, name in enumerate(filter(None, node.inputs))]
+    values = {made: turned_values(known[name], axes, shape)
+              for made, name in zip(names, filter(None, node.inputs), strict=True) if name in known}
+    made = f"{node.output}/turned"
+    state.declare(made, axes.turned(shape))
+    operands = _operands(state, node.replace(inputs=tuple(names), outputs=(made,)), values)
+    index = axes.places(shape) if operands.index is None else operands.index.ravel()[axes.places(shape)]
+    return Operands(operands.values, index)
 
 
 def _lie_alike(state: Rewrite, names: list[str], shape: Shape) -> bool:

@@ -59,7 +59,7 @@ def steps_of(op: str, attributes: Mapping[str, Any]) -> tuple[Step, ...]:
 
 
 def may_be_infinite(step: Step) -> bool:
-    """Tell whether a step is not finite for all arguments and bends more and more towards such a point."""
+    """Tell whether a step has arguments at which it is infinite, towards which it bends more and more."""
     op, arguments, _ = step
     if op == "Pow":
         return isinstance(arguments[1], int) or arguments[1] < 0 or arguments[1] % 1 != 0

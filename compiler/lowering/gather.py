@@ -72,10 +72,10 @@ def take(state: Rewrite, node: Node, tensor: str, source: np.ndarray,
     pixels, channels = source % (height * width), np.where(source == FILL, FILL, source // (height * width))
     same = (channels == channels[:, :1, :1]).all() and not (source == FILL).any()
     if same and (pixels == pixels[:1]).all():
-        found = _as_view(state, node, tensor, pixels[0])
+        found, chosen = _as_view(state, node, tensor, pixels[0]), channels[:, 0, 0]
         if found is not None:
-            chosen = channels[:, 0, 0]
-            return found, None if np.array_equal(chosen, np.arange(count)) else chosen
+            return _repeated(state, node, found, None if np.array_equal(chosen, np.arange(count)) else chosen,
+                             (pixels.shape[1], pixels.shape[2]))
     crossings = _crossings(pixels, channels)
     if len(source) > 1 and crossings and all(walk.length > 1 for walk in crossings):
         return _crossed(state, node, tensor, source, crossings), None
@@ -115,7 +115,7 @@ def _crossed(state: Rewrite, node: Node, tensor: str, source: np.ndarray, crossi
 def _as_view(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray) -> str | None:
     """Return the image ``pixels`` [height, width] of ``tensor`` as a View, or None if one View cannot do it.
 
-    A single row or column may be repeated."""
+    If all its rows or columns are the same, the View has one of them."""
     height, width = pixels.shape
     down = int(pixels[1, 0] - pixels[0, 0]) if height > 1 else 0
     right = int(pixels[0, 1] - pixels[0, 0]) if width > 1 else 0
@@ -126,8 +126,18 @@ def _as_view(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray) -> str
     if size == (height, width):
         own = state.shapes[tensor][3]
         return state.view(node, tensor, size, int(pixels[0, 0]), down or own * size[1], right or 1)
-    small = state.view(node, tensor, size, int(pixels[0, 0]), down or max(right, 1) * size[1], right or 1)
-    return _repeat(state, node, small, (height, width))
+    return state.view(node, tensor, size, int(pixels[0, 0]), down or max(right, 1) * size[1], right or 1)
+
+
+def _repeated(state: Rewrite, node: Node, tensor: str, chosen: np.ndarray | None,
+              size: tuple[int, int]) -> tuple[str, np.ndarray | None]:
+    """Return ``tensor`` with its rows and columns repeated to ``size`` [height, width], and its channel map.
+
+    ``chosen``: the channels that are read, None for all. A repeated tensor has only these."""
+    if state.shapes[tensor][2:] == size:
+        return tensor, chosen
+    small = tensor if chosen is None else choose(state, node, tensor, chosen)
+    return _repeat(state, node, small, size), None
 
 
 def _repeat(state: Rewrite, node: Node, tensor: str, size: tuple[int, int]) -> str:

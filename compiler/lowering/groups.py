@@ -170,10 +170,12 @@ def _round(state: Rewrite, node: Node, tensor: str, order: np.ndarray) -> tuple[
 
 
 # -- and back ----------------------------------------------------------------------------------------------------------
-def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1.0) -> str:
+def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1.0, filled: int = 0) -> str:
     """Return ``factor`` times the result of each group, at every element of the group.
 
-    ``small`` is [1, *of.kept.shape], perhaps with further channels after it."""
+    ``small`` is [1, *of.kept.shape], perhaps with further channels after it. The result has at least ``filled``
+    channels; those without a group hold 0."""
+    made = max(len(of.channels), filled)
     _, rows, columns = of.kept.shape
     count = state.shapes[small][1]
     if of.members[1] > 1:
@@ -181,8 +183,8 @@ def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1
         source = np.arange(count)[:, None, None] * (rows * columns) + pixels
         small, moved = take(state, node, small, source, 0.0)
         assert moved is None
-    if factor == 1 and np.array_equal(of.channels, np.arange(count)):
+    if factor == 1 and np.array_equal(of.channels, np.arange(count)) and made == count:
         return small
-    weights = state.weights(node, (len(of.channels), count, 1, 1))
+    weights = state.weights(node, (made, count, 1, 1))
     weights[np.arange(len(of.channels)), of.channels] = factor
     return state.conv(node, small, weights, np.zeros(1), state.shapes[small][2:], "spread")

@@ -8,8 +8,8 @@ from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.indices.index import in_memory_order
 from weft.compiler.lowering.arithmetic import add, constant_image, mul
 from weft.compiler.lowering.gather import exact
-from weft.compiler.lowering.move import concat
-from weft.compiler.lowering.product import lie, products
+from weft.compiler.lowering.move import concat, lie
+from weft.compiler.lowering.product import products
 from weft.compiler.lowering.rewrite import Rewrite
 
 

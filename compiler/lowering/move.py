@@ -1,5 +1,4 @@
-"""Lower operators that move elements: to index arrays, which cost nothing at run time until an operator needs an
-order."""
+"""Lower operators that move elements, to index arrays: these cost nothing at run time until an order is needed."""
 
 from __future__ import annotations
 
@@ -19,6 +18,7 @@ from weft.compiler.indices.index import (
     run_on_indices,
 )
 from weft.compiler.lowering.arithmetic import constant_image
+from weft.compiler.lowering.axes import Axes, common_axes, default_axes, turn
 from weft.compiler.lowering.gather import exact, lying
 from weft.compiler.lowering.pieces import PIECES, choose
 from weft.compiler.lowering.rewrite import PartPlace, Rewrite
@@ -41,11 +41,19 @@ def alias(state: Rewrite, node: Node) -> None:
 
 
 def move(state: Rewrite, node: Node) -> None:
-    """Lower Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice, Split, Gather, Expand, Tile, DepthToSpace,
-    SpaceToDepth.
+    """Lower an operator that only moves elements, by running it on indices.
 
-    The operator itself is run on indices."""
+    These are Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice, Split, Gather, Expand, Tile, DepthToSpace and
+    SpaceToDepth."""
     _moved(state, node, {}, 0.0)
+
+
+def lie(state: Rewrite, name: str, source: str, index: np.ndarray) -> None:
+    """Declare the tensor ``name``, whose elements are those of ``source`` that lie at ``index``."""
+    held = state.held[source]
+    state.declare(name, index.shape)
+    same = state.graph.shapes[source] == index.shape and np.array_equal(index, state.index(source))
+    state.hold(name, held.tensor, held.where if same else index, held.fill)
 
 
 def pad(state: Rewrite, node: Node) -> None:
@@ -92,8 +100,9 @@ def concat(state: Rewrite, node: Node) -> None:
     shape = state.graph.shapes[node.output]
     axis = node.attributes["axis"] % len(shape)
     names = [name for name in node.inputs if name]
-    if _turned(state, names, axis):
-        _concat_turned(state, node, names)
+    axes = common_axes(state, [name for name in names if not state.is_constant(name)], shape)
+    if len(names) > 1 and axes != default_axes(len(shape)):
+        _concat_turned(state, node, names, axis, axes)
         return
     names = [_computed(state, node, name, names) for name in names]
     if len(names) == 1:
@@ -115,32 +124,18 @@ def _computed(state: Rewrite, node: Node, name: str, names: list[str]) -> str:
     return made
 
 
-def _turned(state: Rewrite, names: list[str], axis: int) -> bool:
-    """Tell whether all tensors [1, rows, columns] are joined along rows and lie with columns as channels.
+def _concat_turned(state: Rewrite, node: Node, names: list[str], axis: int, axes: Axes) -> None:
+    """Lower a Concat of tensors that lie with ``axes`` as channels and pixels.
 
-    Products of matrices lie so."""
-    tensors = [name for name in names if not state.is_constant(name)]
-    return axis == 1 and len(names) > 1 and all(
-        len(state.graph.shapes[name]) == 3 and state.graph.shapes[name][0] == 1 and np.array_equal(
-            np.swapaxes(state.index(name), 1, 2), default_index((1, *state.graph.shapes[name][:0:-1])))
-        and math.prod(state.graph.shapes[name][1:]) == math.prod(state.shapes[state.held[name].tensor])
-        and state.graph.shapes[name][2] == state.shapes[state.held[name].tensor][1] for name in tensors)
-
-
-def _concat_turned(state: Rewrite, node: Node, names: list[str]) -> None:
-    """Lower a Concat along rows of tensors whose columns are channels, as one along pixels."""
-    turned: list[str] = []
-    for name in names:
-        turned.append(f"{node.output}/turned{len(turned)}")
-        if state.is_constant(name):
-            state.know(turned[-1], np.swapaxes(state.constant(name), 1, 2))
-            continue
-        state.declare(turned[-1], (1, *state.graph.shapes[name][:0:-1]))
-        state.hold(turned[-1], state.held[name].tensor, np.swapaxes(state.index(name), 1, 2), state.held[name].fill)
-    made = f"{node.output}/turned"
-    state.declare(made, (1, *state.graph.shapes[node.output][:0:-1]))
-    concat(state, node.replace(inputs=tuple(turned), outputs=(made,), attributes={"axis": 2}))
-    state.hold(node.output, state.held[made].tensor, np.swapaxes(state.index(made), 1, 2))
+    The axis that grows becomes the outermost of its kind."""
+    kind = int(axis not in axes.channels)
+    axes = Axes(*((axis, *(entry for entry in own if entry != axis)) if axis in own else own for own in axes))
+    turned = [turn(state, name, f"{node.output}/turned{number}", axes, state.shape(name))
+              for number, name in enumerate(names)]
+    made, shape = f"{node.output}/turned", state.graph.shapes[node.output]
+    state.declare(made, axes.turned(shape))
+    concat(state, node.replace(inputs=tuple(turned), outputs=(made,), attributes={"axis": 1 + kind}))
+    state.hold(node.output, state.held[made].tensor, state.index(made).ravel()[axes.places(shape)])
 
 
 def _concat_channels(state: Rewrite, node: Node, names: list[str]) -> None:

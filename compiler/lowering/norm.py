@@ -35,8 +35,14 @@ MOST_DEVIATIONS = 16.0
 
 n values reach at most sqrt(n) of them."""
 
+FEW_VECTORS = 256
+"""So many vectors are saved, loaded and multiplied in about the time in which a lookup table is loaded."""
+
 ROOT: tuple[Step, ...] = (("Max", (0, 0.0), ()), ("Sqrt", (1,), ()))
 MAGNITUDE: tuple[Step, ...] = (("Abs", (0,), ()),)
+INVERSE: tuple[Step, ...] = (("Max", (0, 1.0), ()), ("Reciprocal", (1,), ()))
+"""The inverse of sums of exponentials, one of which is 1."""
+
 ANY_LOGARITHM: tuple[Step, ...] = (("Log", (0,), ()),)
 
 
@@ -47,31 +53,60 @@ def inverse_root(epsilon: float) -> tuple[Step, ...]:
 
 # -- softmax -----------------------------------------------------------------------------------------------------------
 def softmax(state: Rewrite, node: Node) -> None:
-    """Lower Softmax: exp(x - max - log(sum of exp(x - max)))."""
-    of, logarithm = _log_softmax(state, node, VANISHING)
-    state.hold(node.output, function(state, node, logarithm, EXPONENTIAL, "any"), of.where)
+    """Lower Softmax: exp(x - max - log(sum of exp(x - max))).
+
+    Of few vectors it is exp(x - max) / sum, which loads one table less."""
+    of = _classes(state, node)
+    if _vectors(state, of.tensor) <= FEW_VECTORS:
+        made = _divided(state, node, of)
+    else:
+        made = function(state, node, _log_softmax(state, node, of, VANISHING), EXPONENTIAL, "any")
+    state.hold(node.output, made, of.where)
 
 
 def log_softmax(state: Rewrite, node: Node) -> None:
     """Lower LogSoftmax."""
-    of, logarithm = _log_softmax(state, node)
-    state.hold(node.output, logarithm, of.where)
+    of = _classes(state, node)
+    state.hold(node.output, _log_softmax(state, node, of), of.where)
 
 
-def _log_softmax(state: Rewrite, node: Node, told_apart: Interval | None = None) -> tuple[Groups, str]:
-    """Return the groups, and the name of x - max - log(sum of exp(x - max)). ``told_apart``: see _log_sum."""
+def _classes(state: Rewrite, node: Node) -> Groups:
+    """Return the groups of elements that a Softmax normalises together."""
     rank, flat = len(state.graph.shapes[node.input(0)]), state.graph.opset < 13
     axis = node.attributes.get("axis", 1 if flat else -1) % rank
-    of = groups(state, node, node.input(0), range(axis, rank) if flat else [axis])
+    return groups(state, node, node.input(0), range(axis, rank) if flat else [axis])
+
+
+def _divided(state: Rewrite, node: Node, of: Groups) -> str:
+    """Return the name of exp(x - max) / (sum of exp(x - max))."""
+    _, exponentials, sums = _exponentials(state, node, of, largest(state, node, of), VANISHING)
+    inverse = function(state, node, sums, INVERSE, "any", "inverse")
+    state.bound(inverse, (0.0, 1.0))
+    factor = spread(state, node, inverse, of, filled=state.shapes[exponentials][1])
+    return state.bound(state.emit(node, "Mul", [exponentials, factor], {}, state.shapes[exponentials]), (0.0, 1.0))
+
+
+def _log_softmax(state: Rewrite, node: Node, of: Groups, told_apart: Interval | None = None) -> str:
+    """Return the name of x - max - log(sum of exp(x - max)). ``told_apart``: see _exponentials."""
     shifted, logarithm = _log_sum(state, node, of, largest(state, node, of), told_apart)
     made = state.add(node, spread(state, node, logarithm, of, -1.0), shifted, "difference")
     most = math.log(math.prod(of.members))
-    return of, state.bound(made, told_apart or Within(of.tensor, differences=True, margin=most))
+    return state.bound(made, told_apart or Within(of.tensor, differences=True, margin=most))
 
 
 def _log_sum(state: Rewrite, node: Node, of: Groups, most: str,
              told_apart: Interval | None = None) -> tuple[str, str]:
     """Return the names of x - max, for each group's maxima ``most``, and of log(sum of exp(x - max)).
+
+    ``told_apart``: see _exponentials."""
+    shifted, _, sums = _exponentials(state, node, of, most, told_apart)
+    logarithm = function(state, node, sums, LOGARITHM, "any", "logarithm")
+    return shifted, state.bound(logarithm, (0.0, math.log(math.prod(of.members))))
+
+
+def _exponentials(state: Rewrite, node: Node, of: Groups, most: str,
+                  told_apart: Interval | None) -> tuple[str, str, str]:
+    """Return the names of x - max, for each group's maxima ``most``, of exp(x - max), and of the sum of these.
 
     The sum lies in 1..n, whatever calibration saw, and its parts in 0..n. ``told_apart``: the interval of x - max that
     its readers tell apart, None if that is everything."""
@@ -82,8 +117,7 @@ def _log_sum(state: Rewrite, node: Node, of: Groups, most: str,
     members = float(math.prod(of.members))
     for made in state.nodes[count:]:
         state.bound(made.output, (0.0, members))
-    logarithm = function(state, node, state.bound(sums, (1.0, members)), LOGARITHM, "any", "logarithm")
-    return shifted, state.bound(logarithm, (0.0, math.log(members)))
+    return shifted, exponentials, state.bound(sums, (1.0, members))
 
 
 # -- normalisations ----------------------------------------------------------------------------------------------------
@@ -140,7 +174,7 @@ def _normalised(state: Rewrite, node: Node, name: str, axes: Sequence[int], epsi
     It is divided by its deviation, and with ``centred`` the mean is subtracted before."""
     of = groups(state, node, name, axes)
     tensor = _centred(state, node, of) if centred else of.tensor
-    square = function(state, node, tensor, SQUARE, "keeps_zero", "square")
+    square = _squared(state, node, tensor)
     variance = total(state, node, square, of, 1 / math.prod(of.members), "variance")
     inverse = function(state, node, variance, inverse_root(epsilon), "as_seen", "inverse")
     factor = spread(state, node, inverse, of)
@@ -155,6 +189,21 @@ def _normalised(state: Rewrite, node: Node, name: str, axes: Sequence[int], epsi
     return of, inverse
 
 
+def _squared(state: Rewrite, node: Node, tensor: str) -> str:
+    """Return the square of ``tensor``: by a lookup table behind the layer that makes it.
+
+    Few vectors are multiplied, in a layer of their own."""
+    if _vectors(state, tensor) > FEW_VECTORS:
+        return function(state, node, tensor, SQUARE, "keeps_zero", "square")
+    return state.emit(node, "Mul", [tensor, tensor], {}, state.shapes[tensor], "square")
+
+
+def _vectors(state: Rewrite, tensor: str) -> int:
+    """Return how many vectors ``tensor`` takes."""
+    _, channels, *size = state.shapes[tensor]
+    return -(-channels // state.lanes) * math.prod(size)
+
+
 def _same_channels(state: Rewrite, node: Node, tensor: str, like: str) -> str:
     """Return ``tensor`` without the channels that fill lanes, so that it has as many as ``like``."""
     count = state.shapes[like][1]
@@ -166,9 +215,13 @@ def _same_channels(state: Rewrite, node: Node, tensor: str, like: str) -> str:
 
 
 def _centred(state: Rewrite, node: Node, of: Groups) -> str:
-    """Return the tensor minus the mean of each group; over channels alone that is one convolution."""
+    """Return the tensor minus the mean of each group.
+
+    Over channels alone that is one convolution, unless its weight tiles take longer than two more layers."""
     channels, pixels = of.members
-    if pixels == 1:
+    tiles = -(-len(of.channels) // state.lanes)
+    times = state.lanes + math.prod(state.shapes[of.tensor][2:])
+    if pixels == 1 and tiles ** 2 * times <= 2 * (tiles * times + FEW_VECTORS):
         state.count_weights(node, len(of.channels) ** 2)
         alike = of.channels[:, None] == of.channels
         weights = np.eye(len(of.channels)) - alike / channels

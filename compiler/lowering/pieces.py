@@ -97,8 +97,10 @@ def _cut(state: Rewrite, node: Node, pixels: np.ndarray, channels: np.ndarray) -
 
 def _too_many(state: Rewrite, node: Node, least: int) -> CompileError:
     """Return the error for a rearrangement that takes ``least`` or more pieces."""
-    return state.refusal(node, "rearrangement of elements", f"{least} pieces or more",
-                         f"at most {PIECES} boxes of pixels to be copied")
+    error = state.refusal(node, "rearrangement of elements", f"{least} pieces or more",
+                          f"at most {PIECES} boxes of pixels to be copied")
+    error.of_order = True
+    return error
 
 
 def _terms(pixels: np.ndarray, channels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -24,9 +24,9 @@ from weft.compiler.lowering.windows import image_size, no_window_empty, per_imag
 
 # -- weighted sums over rows and columns -----------------------------------------------------------------------------
 class LikeOutputs(NamedTuple):
-    """Outputs of one axis with equal weights: the places ``walk``.
+    """Outputs of one axis whose weights are equal; ``walk``: their places.
 
-    Number n of them is the sum of ``weights`` x the inputs from ``first`` + n * ``stride`` on."""
+    Output n of them is the sum of ``weights`` x the inputs from ``first`` + n * ``stride`` on."""
 
     walk: Walk
     weights: tuple[float, ...]

@@ -10,8 +10,9 @@ import numpy as np
 from weft.compiler.frontend.graph import Node
 from weft.compiler.indices.index import FILL
 from weft.compiler.lowering.gather import exact
-from weft.compiler.lowering.move import concat
+from weft.compiler.lowering.move import concat, lie
 from weft.compiler.lowering.rewrite import Rewrite
+from weft.compiler.lowering.row_product import row_product
 
 
 def products(state: Rewrite, node: Node) -> None:
@@ -19,7 +20,10 @@ def products(state: Rewrite, node: Node) -> None:
     for name in node.inputs:
         if (state.index(name) == FILL).any():
             state.hold(name, exact(state, node, name))
-    node, left, right = _straightened(state, node, [_stack(state, node, number) for number in range(2)])
+    stacks = [_stack(state, node, number) for number in range(2)]
+    if row_product(state, node, *stacks):
+        return
+    node, left, right = _straightened(state, node, stacks)
     if right.ndim == 2:
         left = left.reshape(-1, left.shape[-1])
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
@@ -73,14 +77,6 @@ def _matrices(state: Rewrite, node: Node, number: int, stack: np.ndarray, batch:
         lie(state, name, node.input(number), index)
     places = np.broadcast_to(np.arange(len(names)).reshape(stack.shape[:-2]), batch)
     return [names[place] for place in places.ravel()]
-
-
-def lie(state: Rewrite, name: str, source: str, index: np.ndarray) -> None:
-    """Declare the tensor ``name``, whose elements are those of ``source`` that lie at ``index``."""
-    held = state.held[source]
-    state.declare(name, index.shape)
-    same = state.graph.shapes[source] == index.shape and np.array_equal(index, state.index(source))
-    state.hold(name, held.tensor, held.where if same else index, held.fill)
 
 
 def product(state: Rewrite, node: Node) -> None:

@@ -16,8 +16,8 @@ from weft.compiler.indices.index import FILL, in_memory_order
 from weft.compiler.lowering.arithmetic import constant_image
 from weft.compiler.lowering.function import function
 from weft.compiler.lowering.gather import exact
+from weft.compiler.lowering.move import lie
 from weft.compiler.lowering.pieces import choose
-from weft.compiler.lowering.product import lie
 from weft.compiler.lowering.rewrite import PartPlace, Rewrite
 
 KINDS = {"Sigmoid": "any", "Softplus": "any", "Softsign": "keeps_zero", "Tanh": "keeps_zero"}
@@ -154,7 +154,7 @@ def _gru(of: Direction) -> Step:
         return of.activate(of.sum(of.at(inputs[which], number), None if h is None else of.of_state(which, h)), 0)
 
     def candidate(number: int, h: str | None) -> str | None:
-        """What the state adds to the new one."""
+        """Return what the state adds to the new one, None for nothing."""
         if h is None and not (behind and recurrent.any()):
             return None
         reset = gate(1, number, h)

@@ -84,7 +84,7 @@ def _response(state: Rewrite, node: Node, axis: int, wanted: Shape) -> np.ndarra
     run = _resizer(state, node, size)
 
     def lines(image: np.ndarray) -> np.ndarray:
-        """[outputs of the axis, outputs across]."""
+        """Return [outputs of the axis, outputs across]."""
         made = run(image if axis == 2 else image.T)
         return made if axis == 2 else made.T
 

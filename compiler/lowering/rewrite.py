@@ -67,6 +67,8 @@ class Rewrite:
     lanes: int
     rounds: bool = False
     aligned: Mapping[str, np.ndarray] = field(default_factory=dict)
+    in_bytes: bool = False
+    """Whether tensors are of eight bits: too few for products that are still to be summed."""
     held: dict[str, TensorView] = field(default_factory=dict)
     images: dict[str, tuple[str, np.ndarray | None]] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
@@ -85,6 +87,11 @@ class Rewrite:
     """Views whose pixels do not follow each other at one distance."""
     bounds: dict[str, Interval | Within] = field(default_factory=dict)
     """Stated bounds of tensors of the canonical graph."""
+
+    unplaced: set[str] = field(default_factory=set)
+    """Inputs that lie in the user's order until somebody wants them otherwise."""
+    orders: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+    """Of inputs that have their place: where the user's elements lie, as a port's ``order``."""
 
     copies: dict[str, str] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)

@@ -72,7 +72,8 @@ class Operator:
     ``constants`` are the inputs that must be known when compiling, ``rank`` the dimensions of input 0 (None: any).
     ``outputs``: more than the first may be read. ``table``: it is a function by lookup table. ``counted``: its
     multiply-accumulates count as the network's. ``elementwise``: its canonical form has the same name, and each element
-    depends on the same element of its inputs. ``relabels``: it only gives elements other coordinates; an input is
+    depends on the same element of its inputs. ``moves``: it computes nothing, and holds elements of its inputs at
+    other places. ``relabels``: it only gives elements other coordinates; an input is
     packed in the order after it. ``scales``: with a constant it may stand between an input and an operator that
     relabels it."""
 
@@ -84,5 +85,6 @@ class Operator:
     table: ValueTable | None = None
     counted: bool = False
     elementwise: bool = False
+    moves: bool = False
     relabels: bool = False
     scales: bool = False

@@ -61,6 +61,12 @@ class MemoryPlan:
         """The bases of pinned Vars in local memory, by name."""
         return {name: place.base for name, place in self.local.items()}
 
+    @property
+    def dram0_end(self) -> int:
+        """Vectors of DRAM0 from its first to the last that is in use, at least one."""
+        copies = () if self.copy is None else (self.copy,)
+        return max((place.base + place.size for place in (*self.dram0.values(), *copies)), default=1)
+
     def text(self) -> str:
         """Return the allocations and plans as text; :func:`parse` reads it."""
         lines = [f"{space} {place.name}: base={place.base} size={place.size} layers={place.first}..{place.last}"

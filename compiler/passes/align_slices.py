@@ -78,8 +78,9 @@ def _follows(reader: Node) -> bool:
 
 
 def _channels(graph: Graph, node: Node, number: int) -> tuple[int, int] | None:
-    """Return the first and the last channel + 1 of output ``number`` of a Slice or Split; None if they are not in a
-    row."""
+    """Return the first and the last channel + 1 of output ``number`` of a Slice or Split.
+
+    Return None if its channels are not in a row."""
     shape = graph.shapes[node.input(0)]
     index = np.broadcast_to(np.arange(shape[1]).reshape(-1, *(1,) * (len(shape) - 2)), shape)
     constants = {place: graph.constants[name] for place, name in enumerate(node.inputs) if place and name}

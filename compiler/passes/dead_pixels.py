@@ -210,8 +210,9 @@ class _Smaller:
         return node.replace(inputs=(source, *node.inputs[1:]), attributes=attributes)
 
     def _pick(self, name: str, grid: Grid) -> str:
-        """Return the tensor that has exactly the pixels ``grid`` of a tensor of the original network; add a View if
-        needed."""
+        """Return the tensor that has exactly the pixels ``grid`` of a tensor of the original network.
+
+        Add a View if needed."""
         if grid == self.grids[name]:
             return name
         if (name, grid) not in self.views:

@@ -48,7 +48,7 @@ def _into_gate(graph: Graph, made: dict[str, Node], product: Node, scaling: Node
     consumers, outputs = graph.consumers(), graph.output_tensors()
 
     def own(name: str, *ops: str) -> Node | None:
-        """What makes a tensor for one reader, if it is one of these operators."""
+        """Return the node that makes a tensor, if it is one of these operators and nobody else reads it."""
         maker = made.get(name)
         lone = len(consumers.get(name, [])) == 1 and name not in outputs
         return maker if maker is not None and maker.op in ops and lone else None
@@ -69,8 +69,9 @@ def _into_gate(graph: Graph, made: dict[str, Node], product: Node, scaling: Node
 
 
 def _merge(conv: Node, scaling: Node, constants: dict[str, np.ndarray]) -> Node:
-    """Return ``conv`` with the factors and offsets of ``scaling`` in its weights and bias; add them to
-    ``constants``."""
+    """Return ``conv`` with the factors and offsets of ``scaling`` in its weights and bias.
+
+    Add the new weights and bias to ``constants``."""
     weights, bias = (constants[name].astype(np.float64) for name in conv.inputs[1:])
     scale = constants[scaling.input(1)].astype(np.float64).reshape(-1)
     shift = constants[scaling.input(2)].astype(np.float64)

@@ -230,7 +230,7 @@ class _Folder:
 
 
 def _by_input(weights: np.ndarray, numbers: np.ndarray, group: int) -> np.ndarray:
-    """Return weights [out, in / group, height, width], each times the number of its input channel."""
+    """Return weights [out, in / group, height, width], those of input channel i multiplied by ``numbers[i]``."""
     outputs, per_group = weights.shape[:2]
     own = np.repeat(numbers.reshape(group, per_group), outputs // group, axis=0)
     return weights * own[:, :, None, None]

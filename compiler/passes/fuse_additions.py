@@ -35,9 +35,9 @@ class Sum(NamedTuple):
 
 
 def fuse_additions(graph: Graph, lanes: int, measure: Callable[[Sequence[str]], Ranges]) -> Graph:
-    """Return the network with each such sum as one convolution.
+    """Return the network in which each sum of two convolutions is one convolution.
 
-    ``measure`` gives the ranges of tensors and is only called if there are such sums."""
+    ``measure`` gives the ranges of tensors and is only called if there are sums of two convolutions."""
     found = _sums(graph)
     if not found:
         return graph

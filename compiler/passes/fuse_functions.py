@@ -109,10 +109,9 @@ def _is_plain(graph: Graph, node: Node) -> bool:
 
 def _region(graph: Graph, last: Node, makers: Mapping[str, Node], consumers: Mapping[str, Sequence[Node]],
             outputs: frozenset[str], gains: Gains) -> tuple[str, list[Node]] | None:
-    """Return the largest group of nodes, in order, that computes the output of ``last`` from one tensor, and that
-    tensor.
+    """Return the tensor and the largest group of nodes that computes the output of ``last`` from this one tensor.
 
-    Return None if a table gains nothing."""
+    The nodes are in order. Return None if a table gains nothing."""
     inside: dict[str, Node] = {}
     border = {last.output}
     found = None

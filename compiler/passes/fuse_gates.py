@@ -32,9 +32,9 @@ FEWEST_STEPS = 128
 
 
 def fuse_gates(graph: Graph, arch: Arch, measure: Measure) -> Graph:
-    """Return the graph with such products as Gate nodes.
+    """Return the graph in which each product of a tensor and a limited line of itself is a Gate node.
 
-    It stays the same if the SIMD unit has no register or no loop long enough, or if there are no such products."""
+    It stays the same if the SIMD unit has no register or no loop long enough, or if there is no such product."""
     places = _places(graph) if arch.simd_registers_depth and arch.simd_loop_depth >= BODY else []
     if not places:
         return graph

@@ -20,7 +20,7 @@ class Window(NamedTuple):
 
 
 def nest_pools(graph: Graph) -> Graph:
-    """Return the network in which each such MaxPool reads the largest one that it can be made of."""
+    """Return the network in which each MaxPool of stride 1 reads the largest other one that it can be made of."""
     windows = {node.output: window for node in graph.nodes if (window := _window(node)) is not None}
     beside: dict[str, list[Node]] = {}
     for node in graph.nodes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,37 +15,33 @@ from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
-from weft.compiler.indices.index import (
-    FILL,
-    SMALL_ENOUGH,
-    as_order,
-    default_index,
-    default_place,
-    run_on_indices,
-)
+from weft.compiler.indices.index import FILL, as_order
 from weft.compiler.lowering.gather import exact
 from weft.compiler.lowering.operators import ROWS
 from weft.compiler.lowering.rewrite import Rewrite
 from weft.compiler.passes.align_slices import aligned_channels
+from weft.compiler.passes.place_inputs import hold_input, place_operands, place_rest, placed_port
 
 OPSET = 20
 """The opset of the normalised graph."""
 
 
-def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None) -> Graph:
-    """Return the graph in canonical form, for an array of ``lanes`` lanes.
+def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None, *, in_bytes: bool = False) -> Graph:
+    """Return the graph in canonical form, for an array of ``lanes`` lanes. ``in_bytes``: tensors are of eight bits.
 
     Raise CompileError for a node that the machine cannot compute. With ``refused`` such errors are added to that list
     instead, and the node's results are taken as inputs; the graph is then of no use."""
     rounds = any(node.op == FAKE_QUANTIZE for node in graph.nodes)
-    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes))
+    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes), in_bytes)
     consumers, ends = graph.consumers(), graph.output_tensors()
-    inputs = tuple(_input(state, port, consumers, ends) for port in graph.inputs)
+    for port in graph.inputs:
+        hold_input(state, port, consumers, ends)
     for node in graph.nodes:
         lower = ROWS[node.op].lower
         assert lower is not None, "refused before"
         first = len(state.nodes)
         try:
+            place_operands(state, node)
             lower(state, node)
             _count(state, node, first)
         except CompileError as error:
@@ -55,6 +50,8 @@ def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = Non
             refused.append(error)
             for name in filter(None, node.outputs):
                 state.take_as_input(name)
+    place_rest(state)
+    inputs = tuple(placed_port(state, port) for port in graph.inputs)
     outputs = tuple(_output(state, port) for port in graph.outputs)
     return Graph(graph.name, tuple(state.nodes), inputs, outputs, state.shapes, state.constants, OPSET,
                  bounds=state.bounds)
@@ -83,43 +80,6 @@ def _size(state: Rewrite, node: Node) -> int:
     if node.op == "Product":
         return pixels * state.shapes[node.input(0)][1] * state.shapes[node.output][1]
     return max(pixels * int(np.count_nonzero(state.constants[node.input(1)])), 1)
-
-
-def _input(state: Rewrite, port: GraphPort, consumers: Mapping[str, Sequence[Node]],
-           ends: frozenset[str]) -> GraphPort:
-    """Return an input port that lies as the first operator that computes wants it.
-
-    Packing costs nothing, moving elements does. So TensorFlow's channels, the last axis of the user's array, lie as
-    channels. ``ends``: the graph's outputs."""
-    shape, elements, name = port.shape, np.arange(math.prod(port.shape)).reshape(port.shape), port.tensor
-    while True:
-        readers = consumers.get(name, [])
-        if len(readers) != 1 or name in ends:
-            break
-        node, name = readers[0], readers[0].output
-        scales = ROWS[node.op].scales and state.graph.shapes[name] == shape
-        if (scales and sum(map(state.is_constant, node.inputs)) == 1) or node.op == FAKE_QUANTIZE:
-            continue
-        if not ROWS[node.op].relabels or len(state.graph.shapes[name]) < 3 or elements.size > SMALL_ENOUGH:
-            break
-        constants = {number: state.constant(entry) for number, entry in enumerate(node.inputs) if number and entry}
-        elements, = run_on_indices(node, state.graph.opset, elements, constants, node.attributes)
-        shape = state.graph.shapes[name]
-    if len(shape) > 2 and any(_reads_matrix(state, node, name) for node in readers):
-        shape = math.prod(shape[:-1]), shape[-1]
-    index = np.empty(port.shape, np.int64)
-    index.ravel()[elements.ravel()] = default_index(shape).ravel()
-    state.shapes[port.tensor] = default_place(shape)
-    state.hold(port.tensor, port.tensor, None if np.array_equal(index, default_index(port.shape)) else index)
-    state.fixed.add(port.tensor)
-    return dataclasses.replace(port, order=as_order(index, index.size))
-
-
-def _reads_matrix(state: Rewrite, node: Node, name: str) -> bool:
-    """Tell whether a node wants the last axis of a tensor as channels.
-
-    Products of matrices do, except with a constant on their left side."""
-    return node.op == "MatMul" and (node.input(0) == name or not state.is_constant(node.input(0)))
 
 
 def _output(state: Rewrite, port: GraphPort) -> GraphPort:

@@ -46,9 +46,10 @@ class _Place:
 
 
 def scale_functions(graph: Graph, width: int, measure: Measure) -> Graph:
-    """Return the graph with such functions scaled; ``width``: bits of the data type.
+    """Return the graph in which functions by table read and give numbers scaled by a factor.
 
-    It stays the same if no function ends in a line, or if others than convolutions read it."""
+    The functions are those that end in a line and that only convolutions read; without one the graph stays the same.
+    ``width``: bits of the data type."""
     places = _places(graph)
     if not places:
         return graph

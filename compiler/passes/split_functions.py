@@ -170,15 +170,21 @@ def _mean_of_squares(source: str, makers: Mapping[str, Node],
     maker = _of_squares(maker, makers, constants) or maker
     squares, weights = makers.get(maker.input(0)), constants[maker.input(1)]
     least = float(weights[weights != 0].min(initial=np.inf))
-    if squares is None or squares.attributes.get("steps") != SQUARE or least < 0 or constants[maker.input(2)].any():
+    if squares is None or not _are_squares(squares) or least < 0 or constants[maker.input(2)].any():
         return None
     return squares, maker, least
+
+
+def _are_squares(node: Node) -> bool:
+    """Tell whether a node makes squares, by a table or as products of a tensor with itself."""
+    return node.attributes.get("steps") == SQUARE or (node.op == "Mul" and len(set(node.inputs)) == 1)
 
 
 def _limited_squares(squares: Node, name: str, most: float) -> Node:
     """Return the squares limited to ``most``, as the tensor ``name``."""
     steps = (*SQUARE, ("Min", (len(SQUARE), most), ()))
-    return squares.replace(outputs=(name,), attributes={**squares.attributes, "steps": steps})
+    return squares.replace(op=FUNCTION, inputs=squares.inputs[:1], outputs=(name,),
+                           attributes=dict(of_steps(steps, "keeps_zero")))
 
 
 def _limits_of_squares(graph: Graph, node: Node, makers: Mapping[str, Node], limits: Sequence[tuple[float, float]],
@@ -229,7 +235,7 @@ def _of_squares(maker: Node, makers: Mapping[str, Node], constants: dict[str, np
     if before is None or not (_is_pointwise(before) and _is_pointwise(maker)):
         return None
     squares = makers.get(before.input(0))
-    if squares is None or squares.attributes.get("steps") != SQUARE:
+    if squares is None or not _are_squares(squares):
         return None
     (first, first_bias), (then, bias) = ([constants[name].astype(np.float64) for name in node.inputs[1:]]
                                          for node in (before, maker))

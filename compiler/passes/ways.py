@@ -12,8 +12,9 @@ from weft.tmodel.window import Size, Window
 
 @dataclass(frozen=True)
 class Way:
-    """A way to pack an image: taps along ``axes`` become channels; ``window`` is what is left of the convolution's
-    window."""
+    """A way to pack an image: taps along ``axes`` become channels.
+
+    ``window`` is what is left of the convolution's window."""
 
     axes: tuple[int, ...]
     packing: Packing

@@ -51,8 +51,9 @@ def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> Fi
 
 
 def copied(var: Var, makers: Mapping[str, Layer], constants: Mapping[str, np.ndarray]) -> list[str]:
-    """Return the root of a Var, of the Var that it is a copy of, and so on. ``makers``: layers by the Var that they
-    make."""
+    """Return the root of a Var, of the Var that it is a copy of, and so on.
+
+    ``makers``: Var name -> the layer that makes it."""
     found = [var.root]
     source = _copy_of(makers.get(var.name), constants)
     while source is not None:
@@ -84,8 +85,10 @@ def _squared_error(point: int, size: float) -> float:
 
 
 def _bits_of_the_first(excess: int, first: int, second: int, sizes: Sequence[float]) -> int:
-    """Return how many of ``excess`` bits the first of two factors loses where the second loses the others, so that
-    both rounding errors are least together. ``first``, ``second``: binary points; ``sizes``: root mean squares."""
+    """Return how many of ``excess`` bits the first of two factors loses if the second loses the others.
+
+    The choice makes both rounding errors together least. ``first``, ``second``: binary points; ``sizes``: root mean
+    squares."""
     return min(range(excess + 1), key=lambda bits: _squared_error(first - bits, sizes[0])
                + _squared_error(second - (excess - bits), sizes[1]))
 

@@ -28,6 +28,9 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS, Int8
 from weft.tmodel.window import Size
 
+KEYS = 2
+"""Vectors of a table of keys: the machine reads the first two entries, which tell the spacing, and no others."""
+
 
 class WeightTile(NamedTuple):
     """A tile of weights in DRAM1; ``offset`` of its first row in vectors from the start of the layer's weights.
@@ -113,6 +116,10 @@ class LayerConsts:
     scale_size: int = SCALE_VECTORS
     done_macs: int = 0
 
+    def table_piece(self, number: int, depth: int) -> tuple[int, int]:
+        """Return where lookup table ``number`` lies: the offset from ``operand`` and the size, in vectors."""
+        return (KEYS + (number - 1) * depth, depth) if number else (0, KEYS)
+
     def scale_piece(self, tiles: tuple[int, int]) -> tuple[int, int]:
         """Return the offsets [start, end) of the scales of the output tiles ``tiles`` (half open)."""
         found = self.scales[slice(*tiles)]
@@ -145,7 +152,9 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         elif isinstance(layer.core, Product):
             blocks = product_blocks(layer.core, arch.array_size)
         operand = base + sum(map(len, vectors))
-        for values in (own.operands, *own.tables):
+        tables = [values[:KEYS] if number == 0 and layer.lookup is not None else values
+                  for number, values in enumerate(own.tables)]
+        for values in (own.operands, *tables):
             vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
         scale_base = base + sum(map(len, vectors))
         tiles = layer.output.tiles(arch.array_size)
@@ -155,7 +164,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         if layer.factors is not None:
             scale_size, places = SCALE_VECTORS, tuple(range(0, tiles * SCALE_VECTORS, SCALE_VECTORS))
         placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
-                                  _on_the_way(own, arch), scale_base, places, scale_size,
+                                  _on_the_way(own, layer, arch), scale_base, places, scale_size,
                                   done_macs(layer, own.weights, arch.array_size)))
         chunks += vectors
         base += sum(map(len, vectors))
@@ -163,15 +172,15 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     return Consts(np.concatenate(chunks), tuple(placed))
 
 
-def _on_the_way(own: LayerIntegers, arch: Arch) -> int:
+def _on_the_way(own: LayerIntegers, layer: Layer, arch: Arch) -> int:
     """Return the vectors of local memory that a layer's SIMD operands or lookup tables need while loading.
 
     Tables get separate places if there is room, as a load into the place of a table that is still unread would wait and
     keep weights behind it waiting."""
-    if own.tables:
-        depth = len(own.tables[0])
-        return min(len(own.tables), max(1, arch.local_depth // depth)) * depth
-    return len(own.operands)
+    if layer.lookup is None:
+        return len(own.tables[0]) if own.tables else len(own.operands)
+    together = KEYS + (len(own.tables) - 1) * arch.lut_depth
+    return together if together <= arch.local_depth else arch.lut_depth
 
 
 def check_room(vectors: int, arch: Arch) -> None:

@@ -64,8 +64,9 @@ class Buffers:
         return set(sizes)
 
     def _take(self, sizes: Mapping[Key, int]) -> set[Key] | None:
-        """Take buffers for the keys that have none yet, and return these keys. Without room change nothing, return
-        None."""
+        """Take buffers for the keys that have none yet, and return these keys.
+
+        Without room change nothing and return None."""
         taken: dict[Key, Buffer] = {}
         for key in [key for key in sizes if key not in self._held]:
             buffer = self._pool.take(sizes[key])

@@ -10,6 +10,7 @@ from weft.compiler import lir
 from weft.compiler.layers.hir import Product, Var
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.places import DramAddress
+from weft.compiler.quantize.consts import KEYS
 from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import transfer, whole
@@ -98,12 +99,24 @@ class Loader:
         if ways.load_table:
             yield lir.DataMove(True, near, Address(DRAM1, consts.operand), TABLE_ENTRIES)
             yield lir.LoadActivationTable(near, ways.load_table)
-        depth = self.arch.lut_depth
-        for number in range(consts.tables if self.layer.lookup is not None else 0):
-            table = Address(LOCAL, near.offset + number * depth % consts.local_vectors)
-            yield lir.DataMove(True, table, Address(DRAM1, consts.operand + number * depth), depth)
-            yield lir.LoadLut(table, number, depth)
+        if self.layer.lookup is not None:
+            yield from self._tables(near, self.arch.lut_depth)
         self.buffers.release(key)
+
+    def _tables(self, near: Address, depth: int) -> Iterator[lir.Operation]:
+        """Yield the loads of the lookup tables, by way of ``near``.
+
+        That of keys is read as far as the others: behind its own entries lie those of the table of values, with which
+        it is moved if there is room for both."""
+        consts = self.shape.consts
+        apart = consts.local_vectors > depth
+        for number in range(consts.tables):
+            offset, size = consts.table_piece(number, depth)
+            size = size if number else min(KEYS + depth, consts.local_vectors)
+            table = Address(LOCAL, near.offset + (offset if apart else 0))
+            if number != 1 or not apart:
+                yield lir.DataMove(True, table, self.source.address(consts.operand + offset, size), size)
+            yield lir.LoadLut(table, number, depth)
 
     @property
     def preloads(self) -> bool:

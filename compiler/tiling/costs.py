@@ -55,8 +55,7 @@ class Need:
 
 
 def needs(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
-    """Return the vectors of local memory and accumulators that tilings need: the fields of :class:`Need`, as
-    columns."""
+    """Return the vectors of local memory and accumulators that tilings need: columns, the fields of :class:`Need`."""
     core_pixels, output_pixels = tilings.core_largest, tilings.output_pixels
     strip = tilings.strip_largest * tilings.inputs * (not shape.input_is_resident)
     weights = tilings.weights * (not shape.weights_are_resident)

@@ -21,8 +21,9 @@ from weft.hw.contract.arch import Arch
 
 @dataclass(frozen=True)
 class Plan:
-    """A chosen tiling, the memory that it needs, its modelled cycles, and those of the runner-up (None: there was
-    none)."""
+    """A chosen tiling, the memory that it needs, and its modelled cycles.
+
+    ``runner_up``: the cycles of the second best, None if there was none."""
 
     tiling: Tiling
     need: Need

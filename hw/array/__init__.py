@@ -1,0 +1,1 @@
+"""The systolic array, and the units that feed it: load_weight and mat_mul."""

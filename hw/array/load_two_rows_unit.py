@@ -17,26 +17,31 @@ from weft.hw.parts.walker import Walker
 
 
 def source_layout(arch: Arch) -> data.StructLayout:
-    """Where a part's row comes from: an ``address``, or nowhere, of ``zero``s."""
+    """Return the layout of where a part's next row comes from.
+
+    ``address``: of a vector of local memory. ``zero``: it is not read but all zeros."""
     return data.StructLayout({"address": arch.local_address_width, "zero": 1})
 
 
 def order_layout(arch: Arch) -> data.StructLayout:
-    """How both parts' next rows are shifted: ``through`` both is the upper one's; the ``last`` of their operation;
-    ``swaps`` of :func:`turns_layout`."""
+    """Return the layout of how the next rows of both parts are shifted.
+
+    ``through``: the upper part's row goes through both parts. ``last``: these are the last rows of their operation.
+    ``swaps``: the count of swaps, modulo 2, that must be reached before, see :func:`turns_layout`."""
     return data.StructLayout({"through": 1, "last": 1, "swaps": operation_layout(arch, "load_weight")["swaps"].shape})
 
 
 class LoadTwoRowsUnit(wiring.Component):
-    """As :class:`LoadWeightUnit`, where ``weight_load_rows`` is 2. ``lower_read``, ``lower_weight``: the same of the
-    column's lower part, which shifts whenever the upper one does. ``through``, with ``shift``: what enters the lower
-    part falls out of the upper one.
+    """The load_weight unit of machines with ``weight_load_rows`` 2; it does what :class:`LoadWeightUnit` does.
+
+    ``lower_read`` and ``lower_weight`` serve the lower part of the column as ``local_read`` and ``weight`` serve the
+    upper part. The lower part shifts whenever the upper one does. ``through``, with ``shift``: the lower part takes the
+    row that falls out of the upper part.
 
     An operation that replaces the whole column (its rows and its row of zeros are array_size + 1) takes
     ``timing.upper_places`` cycles: each part takes its own rows, last address first. Rows of other operations go
-    through both parts, one a cycle. Up to ROWS_AHEAD of either part are read before their turn, so that neither a bank
-    that MatMul uses nor the other part keeps the array waiting.
-    """
+    through both parts, one a cycle. Up to ROWS_AHEAD rows of each part are read before their turn, so that the array
+    waits neither for a bank that MatMul uses nor for the other part."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -51,7 +56,9 @@ class LoadTwoRowsUnit(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # operation -> walker of both parts -> sources of each -> local memory -> rows of each -> both at once
+        """Return the circuit.
+
+        Flow: operation -> walker of both parts -> sources of each -> local memory -> rows of each -> both at once."""
         m = Module()
         walker = self._walker(m)
         m.submodules.order = order = StreamFifo(order_layout(self._arch), ROWS_AHEAD)
@@ -74,8 +81,9 @@ class LoadTwoRowsUnit(wiring.Component):
         return m
 
     def _walker(self, m: Module) -> Walker:
-        """Its operations know whether they replace the whole column; then the parts' first places are found out on
-        their way in."""
+        """Return the walker over both parts' addresses; ``whole`` of its operations: they replace the whole column.
+
+        The first addresses of both parts are computed as an operation enters the walker."""
         arch, places = self._arch, upper_places(self._arch)
         m.submodules.walker = walker = Walker(self._operation, ("local", "lower"), descending=True)
         given, taken = self.operation.payload, walker.i.payload
@@ -95,11 +103,14 @@ class LoadTwoRowsUnit(wiring.Component):
 
     @property
     def _lower_is_shorter(self) -> bool:
-        """Then its first row is of zeros, and falls out again."""
+        """Whether the lower part has fewer rows than the upper. Then its first row is zeros, and falls out again."""
         return self._arch.array_size + 1 < 2 * upper_places(self._arch)
 
     def _sources(self, m: Module, walker: Walker, order: StreamFifo) -> tuple:
-        """Of both parts' rows, as many for each. ``order`` holds all that are under way, so it alone can be full."""
+        """Return the streams of row sources of the upper and of the lower part.
+
+        Both get the same number of entries. ``order`` holds an entry for each pair of rows under way, so only it can
+        be full."""
         at, operation = walker.o.payload, walker.o.payload.operation
         bias_row, ends = Signal(), at.last & operation.zero_bias  # the row of zeros of what goes through both is due
         more = ends & ~operation.whole & ~bias_row
@@ -121,8 +132,9 @@ class LoadTwoRowsUnit(wiring.Component):
 
     def _part(self, m: Module, name: str, source: Value, port: Value, shifts: Value, leaves: Value,
               weight: Value) -> Signal:
-        """Ask for a part's rows and keep them until they leave as ``weight``. How many were taken before their
-        turn."""
+        """Read a part's rows and keep them until ``leaves`` gives them to the array as ``weight``.
+
+        Return the number of rows that were requested and whose shift is not yet decided."""
         m.submodules[f"{name}_rows"] = rows = StreamFifo(vector_layout(self._arch), ROWS_AHEAD)
         taken, ahead = Signal(name=f"{name}_taken"), Signal(range(ROWS_AHEAD + 1), name=f"{name}_ahead")
         m.d.sync += ahead.eq(ahead + taken - shifts)

@@ -1,4 +1,4 @@
-"""LoadWeight: local memory into the systolic array's shadow weights, last address first."""
+"""LoadWeight: vectors of local memory are shifted into the array's shadow weights, last address first."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from weft.hw.parts.walker import Walker
 
 
 class LoadWeightUnit(wiring.Component):
-    """``operation`` in (base = last address); ``shift`` and ``weight`` to the array LOCAL_READ_LATENCY cycles after
-    each vector was requested; ``done`` pulses with the last request.
-    ``busy``: what was requested has not reached the array's last place yet, so that a reset would cut its wave.
+    """The load_weight unit: it reads vectors of local memory and shifts them into the array's shadow weights.
 
-    A MatMul whose first vector is requested in a later cycle swaps these weights in: both paths take equally long.
-    ``swapped``: one did, so that rows of operations behind it may be requested from the next cycle on.
-    """
+    ``operation``: a stream; its base is the last address. ``shift`` and ``weight`` go to the array LOCAL_READ_LATENCY
+    cycles after each vector's request. ``done`` pulses with the last request of an operation. ``busy``: something that
+    was requested has not reached the array's last place yet, so that a reset would cut its wave.
+
+    If the first vector of a MatMul is requested in a later cycle than ``done``, it can swap these weights in: both
+    paths take equally long. ``swapped``: a MatMul did so; rows of the operations behind it may be requested from the
+    next cycle on."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -33,7 +35,9 @@ class LoadWeightUnit(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # operation -> walker, last address first -> local memory -> shift and weight to the array
+        """Return the circuit.
+
+        Flow: operation -> walker, last address first -> local memory -> shift and weight to the array."""
         m = Module()
         arch = self._arch
         m.submodules.walker = walker = Walker(operation_layout(arch, "load_weight"), ("local",), descending=True)

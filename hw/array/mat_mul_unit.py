@@ -1,4 +1,4 @@
-"""MatMul: local memory through the systolic array into the accumulators."""
+"""MatMul: vectors of local memory go through the systolic array, and the sums into the accumulators."""
 
 from __future__ import annotations
 
@@ -25,20 +25,24 @@ from weft.hw.parts.walker import Walker
 
 
 class MatMulUnit(wiring.Component):
-    """``operation`` in; ``done`` pulses when the accumulators took its last sum. ``swapped`` pulses when the first
-    vector of an operation that swaps was requested: from the next cycle on new weights may be requested. ``loaded``: a
-    load is done; an operation that swaps waits for those before it, and may follow in the next cycle.
+    """The mat_mul unit: it requests vectors, feeds the array, and writes the sums to the accumulators.
 
-    One vector a cycle, operation after operation without a gap, as long as those that enter the bias anew (with
-    swapped weights, or with another input shift than the operation before) lie bias_interval cycles apart. Nothing
-    behind the local memory ever waits: every vector reaches the array LOCAL_READ_LATENCY cycles after its request, its
-    sum the accumulators array_latency later.
-    A depthwise result goes through the array when the last vector that it needs has come: so the results of an
-    operation lie up to depthwise_taps - 1 vectors behind those that are requested, and at its end as many follow for
-    which nothing is (:class:`TapOrder`). ``depthwise`` and ``taps`` come with each activation.
-    ``contended``: a memory served this unit and kept somebody else waiting; after STARVATION_LIMIT such cycles in a row
-    no vector is requested for one cycle.
-    """
+    ``operation``: a stream; ``done`` pulses when the accumulators took the last sum of an operation. ``swapped`` pulses
+    when the first vector of an operation that swaps was requested: from the next cycle on new weights may be requested.
+    ``loaded``: a LoadWeight is done; an operation that swaps waits for all loads before it, and may follow in the next
+    cycle.
+
+    The unit requests one vector a cycle, operation after operation without a gap. Operations that rescale the bias anew
+    (with swapped weights, or with another input shift than the operation before) begin at least bias_interval cycles
+    apart. Nothing behind the local memory ever waits: every vector reaches the array LOCAL_READ_LATENCY cycles after
+    its request, and its sum the accumulators array_latency cycles later.
+
+    A depthwise result goes through the array when the last vector that it needs has come. So the results of an
+    operation lag up to depthwise_taps - 1 vectors behind those that are requested, and at its end as many results
+    follow for which nothing is requested (:class:`TapOrder`). ``depthwise`` and ``taps`` come with each activation.
+
+    ``contended``: a memory served this unit and kept another client waiting. After STARVATION_LIMIT such cycles in a
+    row no vector is requested for one cycle."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -54,6 +58,7 @@ class MatMulUnit(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: operation, walker, local memory, array, accumulators."""
         m = Module()
         arch, walker = self._arch, self._walker(m)
         addresses = sliced(m, arch, "addresses", walker.o)
@@ -92,17 +97,21 @@ class MatMulUnit(wiring.Component):
         return m
 
     def _weights_missing(self, m: Module, first, operation) -> Value:
-        """Whether loads are not done whose weights this vector takes over, the ``first`` of its operation."""
+        """Return whether a LoadWeight whose weights this vector swaps in is not done.
+
+        ``first``: the vector is the first of its operation."""
         loads = Signal(turns_layout(self._arch)["loads"].shape)  # so far
         m.d.sync += loads.eq(loads + self.loaded)
         return first & operation.swap & (operation.loads != loads)
 
     def _activation_fields(self) -> list[str]:
-        """What an operation says of its activations, besides the input shift of biases; of zeroes it does not count."""
+        """Return the names of an operation's fields that apply to activations; an operation on zeros ignores them."""
         return [name for name in register_fields(self._arch, "mat_mul") if name not in ("input_shift", *TAP_FIELDS)]
 
     def _walker(self, m: Module) -> Walker:
-        """Its operations know whether they enter the bias anew: that is found out on their way in."""
+        """Return the walker. Its operations have a field ``enters``: they rescale the bias anew.
+
+        The field is computed as an operation enters the walker."""
         layout = data.StructLayout({**operation_layout(self._arch, "mat_mul").members, "enters": 1})
         m.submodules.walker = walker = Walker(layout, ("local", "accumulator"), counts=bool(self._arch.depthwise_taps))
         given, newest_shift = self.operation.payload, Signal(shift_width(self._arch))
@@ -115,7 +124,7 @@ class MatMulUnit(wiring.Component):
         return walker
 
     def _bubble(self, m: Module) -> Value:
-        """Whether to leave a gap in this cycle."""
+        """Return whether nothing may be requested in this cycle, so that a client that starves is served."""
         request, contended, starved = self.local_read.request, Signal(), Signal(range(STARVATION_LIMIT + 1))
         bubble = starved[-1]
         m.d.sync += contended.eq(self.contended)
@@ -124,7 +133,7 @@ class MatMulUnit(wiring.Component):
         return bubble
 
     def _feed(self, m: Module, arrived, arriving) -> None:
-        """Into the array."""
+        """Give the vector that arrived, and the fields of its operation, to the array."""
         row = self.local_read.response.payload  # zeros when nothing was requested
         numbers = circuits(self._arch)
         m.d.comb += [
@@ -138,7 +147,7 @@ class MatMulUnit(wiring.Component):
             m.d.comb += [self.depthwise.eq(arriving.depthwise), self.taps.eq(arriving.taps)]
 
     def _collect(self, m: Module, target) -> None:
-        """Out of the array: the accumulators always take it."""
+        """Write the array's result to the accumulators, which always take it."""
         request = self.accumulator_write.request
         m.d.comb += [
             request.valid.eq(self.result_coming & target.written if self._arch.depthwise_taps else self.result_coming),

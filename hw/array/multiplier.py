@@ -1,4 +1,4 @@
-"""A multiplier with its registers: what one DSP block of an FPGA holds."""
+"""A multiplier with its registers: the contents of one DSP block of an FPGA."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from amaranth.lib.wiring import In, Out
 
 
 class Multiplier(wiring.Component):
-    """``product`` = ``left`` x ``right``, LATENCY cycles later; ``right`` counts from the last cycle in which
-    ``take_right`` was high. Free running, one product a cycle.
+    """``product`` is ``left`` x ``right``, LATENCY cycles later, one product a cycle; free running.
 
-    A component of its own because yosys finds the registers inside a DSP block by itself for Xilinx only: for the ECP5
-    the flow replaces it by name (``ecp5.dsp_multipliers``). Nothing here resets.
-    """
+    ``right`` is the value of the last cycle in which ``take_right`` was high. Nothing here resets. It is a component
+    of its own because yosys finds the registers inside a DSP block by itself for Xilinx only: for the ECP5 the flow
+    replaces it by name (``ecp5.dsp_multipliers``)."""
 
     LATENCY = 2
 
@@ -27,6 +26,7 @@ class Multiplier(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
+        """Return the circuit: a register for each factor and one for the product."""
         m = Module()
         # The outputs of a component reset; registers behind them do not.
         left, right = (Signal(signed(width), reset_less=True, name=f"{side}_taken")

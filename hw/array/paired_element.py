@@ -1,4 +1,4 @@
-"""One processing element of two neighbouring columns, which make their products in one DSP block."""
+"""A processing element of two neighbouring columns, which compute both products in one DSP block."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from weft.hw.parts.ports import partial_sum_width
 
 
 def paired_sums(arch: Arch) -> data.StructLayout:
-    """What goes down a pair of columns. ``cascade``: both sums, the second column's (high) times 2^distance plus the
-    first one's (low). ``residue``: the high sum's lowest bits, a cycle ahead."""
+    """Return the layout of the sums that go down a pair of columns.
+
+    ``cascade``: both sums in one number, the second column's (high) times 2^distance plus the first column's (low).
+    ``residue``: the lowest bits of the high sum, a cycle ahead."""
     return data.StructLayout({"cascade": SUM_WIDTH, "residue": arch.residue_bits})
 
 
 class PairedElement(wiring.Component):
-    """As :class:`ProcessingElement`, for two columns: ``link`` holds the weight of the first in its low half, that of
-    the second in its high half, and ``partial_sum`` is :func:`paired_sums`. Its cascade keeps the same latencies.
-    """
+    """A :class:`ProcessingElement` for two columns; its cascade has the same latencies.
+
+    ``link`` holds the weight of the first column in its low half and that of the second in its high half.
+    ``partial_sum`` has the layout :func:`paired_sums`."""
 
     def __init__(self, arch: Arch, row: int) -> None:
         assert arch.packing is not None
@@ -40,6 +43,7 @@ class PairedElement(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
+        """Return the circuit: shadow weights, a paired multiplier, and the residue of the high sum."""
         m = Module()
         width, bits = self._arch.number.width, self._arch.residue_bits
         m.submodules.weights = weights = ShadowWeight(PAIR * width)
@@ -63,8 +67,11 @@ class PairedElement(wiring.Component):
 
 
 def taken_apart(m: Module, arch: Arch, partial_sum: data.View, name: str) -> list[Signal]:
-    """Both columns' sums, a cycle behind the last element's. The sum of the cascade has the low sum in its lowest
-    bits; minus the high sum's residue, which lies above, there are enough of them. What is left is the high sum."""
+    """Return the sums (low, high) of both columns, a cycle after the last element's ``partial_sum``.
+
+    The low sum stands in the lowest bits of the cascade. Above them stand the low sum's higher bits plus the high
+    sum, so the residue of the high sum is subtracted to get the low sum. What remains of the cascade is the high
+    sum."""
     assert arch.packing is not None
     distance, bits, total = arch.packing.distance, arch.residue_bits, partial_sum.cascade
     residue = delayed(m, partial_sum.residue, 1, name=f"residue_{name}")

@@ -1,4 +1,4 @@
-"""Two multipliers and their sum's register: what one DSP block of a Xilinx chip holds."""
+"""Two multipliers and the register of their sum: the contents of one DSP block of a Xilinx chip."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.contract.packing import PAIR, Packing
 
 SUM_WIDTH = 48
-"""Bits of a block's sum, and of the cascade that gives it to the next block."""
+"""The bits of a block's sum, and of the cascade that gives it to the next block."""
 
 
 class PairedMultiplier(wiring.Component):
-    """``sum_o`` = ``sum_i`` + (high x 2^distance + low) x ``activation``, 3 cycles behind the activation and 1 behind
-    ``sum_i``. ``weights``, low in the lower half, count from the last cycle in which ``take`` was high. Sums go from
-    block to block by the cascade: the ``first`` one has no ``sum_i``, and the ``last`` one's sum is for logic.
+    """``sum_o`` is ``sum_i`` + (high x 2^distance + low) x ``activation``.
 
-    A component of its own because yosys does not find it: the flow replaces it by name (``xilinx.paired_multipliers``).
-    Nothing here resets.
-    """
+    It comes 3 cycles after the activation and 1 cycle after ``sum_i``. ``weights`` (low in the lower half) are those
+    of the last cycle in which ``take`` was high. Sums go from block to block by the cascade: the ``first`` block has
+    no ``sum_i``, and only the ``last`` block's sum goes to logic. Nothing here resets. It is a component of its own
+    because yosys does not find it: the flow replaces it by name (``xilinx.paired_multipliers``)."""
 
     def __init__(self, packing: Packing, weight_width: int, activation_width: int, *, first: bool,
                  last: bool) -> None:
@@ -33,6 +32,7 @@ class PairedMultiplier(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
+        """Return the circuit: registers of activation, weights, product and sum."""
         m = Module()
         activation = Signal.like(self.activation, reset_less=True, name="activation_taken")
         weights = Signal.like(self.weights, reset_less=True, name="weights_taken")

@@ -1,4 +1,4 @@
-"""One processing element, and its place of the weight column."""
+"""A processing element of the systolic array, and its place in the column of shadow weights."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from weft.hw.parts.schemes import circuits
 
 
 class ShadowWeight(wiring.Component):
-    """One place of the column of weights on their way in.
+    """One place of the column through which new weights are shifted in.
 
-    ``shift``: ``shadow`` takes ``link_i``, and ``link_o`` the shadow's old value, so that the next row may shift one
-    cycle later (or, given ``shadow`` itself, in the same cycle). Both keep their values over a reset and are zero at
-    power-up.
-    """
+    ``shift``: ``shadow`` takes ``link_i``, and ``link_o`` the old value of ``shadow``. So the next row may shift one
+    cycle later, or, if it gets ``shadow`` itself, in the same cycle. Both keep their values over a reset and are
+    zero at power-up."""
 
     def __init__(self, width: int) -> None:
         super().__init__({
@@ -28,6 +27,7 @@ class ShadowWeight(wiring.Component):
         self._width = width
 
     def elaborate(self, platform: Any) -> Module:
+        """Return the circuit: a register for the weight, and one for what the next row gets."""
         m = Module()
         # The outputs of a component reset; registers behind them do not.
         shadow = Signal(signed(self._width), reset_less=True)
@@ -39,15 +39,15 @@ class ShadowWeight(wiring.Component):
 
 
 class ProcessingElement(wiring.Component):
-    """Multiplies what passes from left to right by its weight and adds it to what passes from top to bottom.
+    """Multiply what passes from left to right by the weight, and add it to what passes from top to bottom.
 
-    activation_i at cycle t appears at ``activation_o`` at t + ACTIVATION_LATENCY; its product is added to the
+    ``activation_i`` of cycle t appears at ``activation_o`` at t + ACTIVATION_LATENCY. Its product is added to the
     ``partial_sum_i`` of cycle t + PARTIAL_SUM_OFFSET, and the sum is ``partial_sum_o`` at t + LATENCY. A ``swap`` at
-    cycle t makes the shadow the weight, for the activation_i of cycle t already; with a shift in the same cycle it is
-    the old shadow. Free running, one operand a cycle. Sums have the bits that the number scheme gives them and
-    are rounded as it says; where the bias is added below the column, row 0's partial_sum_i is left at zero.
-    Weights: :class:`ShadowWeight`.
-    """
+    cycle t makes the shadow the weight, from the activation_i of cycle t on; with a shift in the same cycle it is the
+    old shadow. Free running, one operand a cycle.
+
+    The number scheme says how many bits sums have and how they are rounded. If the bias is added below the column,
+    row 0's ``partial_sum_i`` is left at zero. ``shift``, ``link_i`` and ``link_o``: see :class:`ShadowWeight`."""
 
     ACTIVATION_LATENCY = 1
     PARTIAL_SUM_OFFSET = 2
@@ -65,9 +65,11 @@ class ProcessingElement(wiring.Component):
 
     @staticmethod
     def reference(arch: Arch, weight: int, activation: int, partial_sum: int) -> int:
+        """Return the sum that the element makes of these numbers."""
         return arch.scheme.add_product(partial_sum, weight, activation)
 
     def elaborate(self, platform: Any) -> Module:
+        """Return the circuit: a shadow weight, a multiplier, and the number scheme's adder."""
         m = Module()
         width = self._arch.number.width
         factor = self._arch.scheme.activation_width

@@ -22,28 +22,26 @@ from weft.hw.parts.schemes import circuits
 
 
 class SystolicArray(wiring.Component):
-    """bias + activation @ weights, for a vector every cycle; free running, without back-pressure. Where numbers
-    have scales there is no bias: it comes on leaving. Columns whose products share DSP blocks act in pairs.
+    """``result`` = bias + ``activation`` @ weights, for a vector every cycle; free running, without back-pressure.
+
+    On INT8 machines the array adds no bias: the requantizer does. Columns whose products share DSP blocks act in pairs.
 
     * ``activation`` counts where ``activation_valid`` is high. The vector's sums are ``result``, ``latency``
-      (``timing.array_latency``) cycles later; ``result_coming`` says so ACCUMULATE_DATA_LATENCY cycles ahead.
+      (``timing.array_latency``) cycles later; ``result_coming`` is high ACCUMULATE_DATA_LATENCY cycles before them.
     * ``shift`` shifts ``weight`` into the shadow weight column: it becomes the bias row, what was there moves one row
-      down, and the last row's is lost. Fewer than array_size + 1 shifts keep the rest.
+      down, and the last row is lost. Fewer than array_size + 1 shifts keep the rest.
     * ``swap``, with ``activation_valid``: this vector is the first that uses what the shadow column holds after all
       shifts of earlier cycles. The shadow column stays as it is.
     * With ``weight_load_rows`` 2 the column has two parts, the upper one of ``timing.upper_places``. ``shift`` without
-      ``through`` shifts ``lower_weight`` into the first place of the lower part, and the upper one's last is lost.
-
-    * ``rescale_bias``, with ``activation_valid``: from this vector on the bias counts as ``input_shift`` enters it. It
-      comes with each swap, and ``timing.bias_interval`` cycles behind the one before at the earliest.
-
+      ``through`` shifts ``lower_weight`` into the first place of the lower part, and the upper part's last row is lost.
+    * ``rescale_bias``, with ``activation_valid``: from this vector on the bias is rescaled with ``input_shift``. It
+      comes with each swap, and at least ``timing.bias_interval`` cycles after the one before.
     * ``depthwise``, with ``activation_valid``, on machines with ``depthwise_taps``: each column meets its own lanes of
       the last vectors, see :class:`TapStreams`; ``taps`` says which of them count, bit 0 the oldest.
 
-    Everything travels as a wave, so nothing else needs to be kept apart: a shift may come in the cycle of a swap (the
-    swap does not see it) or in any later one, and a swap may come in the cycle after the last shift.
-    Reset clears the valids and waves under way; the weight columns keep their values. All weights are zero at power-up.
-    """
+    Everything travels as a wave, so nothing else needs to be kept apart: a shift may come in the cycle of a swap
+    (the swap does not see it) or in any later one, and a swap may come in the cycle after the last shift. Reset
+    clears the valids and waves under way; the weight columns keep their values. All weights are zero at power-up."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -58,7 +56,9 @@ class SystolicArray(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        # activations skewed by lane -> rows of elements, top to bottom -> sums deskewed by column -> result
+        """Return the circuit.
+
+        Flow: activations skewed by lane -> rows of elements, top to bottom -> sums deskewed by column -> result."""
         m = Module()
         size, groups = self._arch.array_size, column_groups(self._arch)
         each, width = size // groups, size // groups * self._arch.number.width  # columns of a group, bits of a weight
@@ -116,13 +116,13 @@ class SystolicArray(wiring.Component):
         return m
 
     def _of_group(self, row, j: int) -> Value:
-        """The weights of a row that the columns of group ``j`` take."""
+        """Return the weights of a row that the columns of group ``j`` take."""
         each = self._arch.array_size // column_groups(self._arch)
         return Cat(circuits(self._arch).weight(row[k]) for k in range(j * each, (j + 1) * each))
 
 
 class SystolicArrayReference:
-    """The same meaning without waves: in each cycle call ``compute``, which may swap first, then ``shift``."""
+    """The meaning of :class:`SystolicArray` without waves: for each cycle call ``compute`` first, then ``shift``."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -131,16 +131,20 @@ class SystolicArrayReference:
         self.last = np.zeros((arch.depthwise_taps, arch.array_size), np.int64)  # vectors, the newest at the end
 
     def shift(self, weight: np.ndarray) -> None:
+        """Shift one row of weights into the shadow column."""
         self.shadow = np.vstack([weight, self.shadow[:-1]])
 
     def shift_apart(self, weight: np.ndarray, lower_weight: np.ndarray) -> None:
-        """Both parts of the column, each with a row of its own."""
+        """Shift a row of weights into each of the column's two parts."""
         places = upper_places(self._arch)
         self.shadow = np.vstack([weight, self.shadow[:places - 1], lower_weight, self.shadow[places:-1]])
 
     def compute(self, activation: np.ndarray, input_shift: int, *, swap: bool = False,
                 taps: int | None = None) -> np.ndarray:
-        """The sums of one vector; depthwise with these ``taps``, a bit each, if any are given."""
+        """Return the sums [array_size] of one vector of activations.
+
+        ``swap``: the shadow weights become the weights first. ``taps``: the pass is depthwise, and bit t says
+        whether tap t counts."""
         if swap:
             self.active = self.shadow
         numbers = self._arch.scheme

@@ -11,16 +11,20 @@ from weft.hw.contract.arch import Arch
 
 
 def result_layout(arch: Arch) -> data.StructLayout:
-    """Where a result goes, whether it is ``written``, and which of its ``taps`` fall into its row, bit 0 the first."""
+    """Return the layout of a depthwise result.
+
+    ``address``: where it goes. ``written``: whether it is written at all. ``taps``: bit t says whether tap t falls
+    into the result's row, bit 0 the first."""
     return data.StructLayout({"address": arch.accumulator_address_width, "written": 1, "taps": arch.depthwise_taps})
 
 
 class TapOrder:
-    """``at``: the vector that is requested, with its place in the row. A result is complete with the vector that its
-    last tap meets: so ``result``, the one that goes through the array now, is that of the vector ``lag`` vectors before
-    (not ``written`` where the operation has none). ``follows``: for a result behind the operation's last vector
-    nothing is requested. ``more``: another one comes behind this one.
-    """
+    """The order of depthwise results behind the vectors that are requested.
+
+    ``at``: the vector that is requested, with its place in the row. A result is complete with the vector that its
+    last tap meets. So ``result``, which goes through the array now, belongs to the vector ``lag`` vectors earlier;
+    if the operation has none there, it is not ``written``. ``follows``: this result comes after the operation's last
+    vector, and nothing is requested for it. ``more``: another result comes behind this one."""
 
     def __init__(self, m: Module, arch: Arch, at: Any) -> None:
         self._arch, self._at, operation = arch, at, at.operation
@@ -42,7 +46,7 @@ class TapOrder:
         self._own = own
 
     def _of_vector(self, m: Module) -> data.View:
-        """The result of the vector ``at``. Tap t meets the vector t - origin behind it, of the same row."""
+        """Return the result of the vector ``at``. Tap t meets the vector t - origin behind it, in the same row."""
         at, operation, taps = self._at, self._at.operation, self._arch.depthwise_taps
         before = [at.vector >= k for k in range(1, taps)]  # so many vectors of the row lie before, and behind
         behind = [at.vector + k <= operation.size_m1 for k in range(1, taps + 1)]
@@ -56,7 +60,7 @@ class TapOrder:
         return own
 
     def step(self, m: Module, taken: Value) -> None:
-        """In a cycle in which the vector, or what follows it, is ``taken``."""
+        """Move on in a cycle in which the vector, or the result that follows it, is ``taken``."""
         with m.If(taken):
             most = len(self._older)
             m.d.sync += [

@@ -12,14 +12,14 @@ from weft.hw.parts.delay import DelayLine, delayed
 
 
 class TapStreams:
-    """What goes into the array's rows, of which the first ``rows`` hold taps. A tap has ``tap_rows`` rows, one for each
-    of as many lanes side by side: row t x tap_rows + s of a column takes lane s of its own ones, as it was
-    depthwise_taps - 1 - t valid vectors before. All act where the wave of a vector passes, as other activations do, so
-    that pauses between vectors do not matter.
+    """The activations that go into the array's rows; the first ``rows`` rows hold taps.
 
-    ``array`` has the ports of :class:`SystolicArray`. Where ``depthwise`` is high, ``taps`` says which taps count, the
-    others meet zeros, and so do all rows beyond theirs.
-    """
+    A tap has ``tap_rows`` rows, one for each of as many neighbouring lanes. Row t x tap_rows + s of a column takes lane
+    s of its group of neighbours, as it was depthwise_taps - 1 - t valid vectors before. All of them act when the wave
+    of a vector passes, as other activations do, so that pauses between vectors do not matter.
+
+    ``array`` has the ports of :class:`SystolicArray`. While ``depthwise`` is high, ``taps`` says which taps count.
+    The others meet zeros, and so do all rows beyond the taps."""
 
     def __init__(self, m: Module, arch: Arch, array: Any) -> None:
         self._m, self._arch = m, arch
@@ -35,12 +35,12 @@ class TapStreams:
         self._streams = [self._stream(group) for group in range(groups)]
 
     def _last_group(self, lane: int) -> int:
-        """Of the groups of columns that meet a lane."""
+        """Return the last group of columns that meets a lane."""
         sides = self._arch.tap_rows
         return (lane // sides * sides + sides - 1) * column_groups(self._arch) // self._arch.array_size
 
     def _stream(self, group: int) -> list[Value]:
-        """For each row with taps what one group of columns meets there."""
+        """Return the activation that one group of columns meets in each row with taps."""
         m, taps, sides = self._m, self._arch.depthwise_taps, self._arch.tap_rows
         column = group * self._arch.array_size // column_groups(self._arch)
         found: dict[int, Value] = {}
@@ -58,7 +58,9 @@ class TapStreams:
         return [found[row] for row in range(self.rows)]
 
     def first(self, row: int) -> Value:
-        """What goes into the first column from the left: the row's lane, in rows beyond the taps if all lanes meet."""
+        """Return the activation that enters the first column of a row: the row's lane, ``row`` cycles late.
+
+        Rows beyond the taps get zero in a depthwise pass."""
         if row < self.rows:
             return self._lanes[row].tap(row)
         met = Signal(len(self._lanes[row].tap(0)), reset_less=True, name=f"activation_skew_{row}")
@@ -68,7 +70,7 @@ class TapStreams:
         return met
 
     def choose(self, row: int, group: int, left: Value) -> Value:
-        """What a row of a group of columns meets: what comes from the ``left``, or its own stream."""
+        """Return the activation that a row meets in a group of columns: ``left`` of it, or the row's own stream."""
         if row >= self.rows:
             return left
         return Mux(self._depthwise.tap(row + group), self._streams[group][row], left)

@@ -1,0 +1,1 @@
+"""The AXI side: readers and writers of DRAM and programs, control registers, and the ports of several cores."""

@@ -1,9 +1,8 @@
-"""AXI4, AXI4-Lite and AXI4-Stream as Amaranth streams, and their way out to named Verilog ports.
+"""AXI4, AXI4-Lite and AXI4-Stream as Amaranth streams, and how they become named Verilog ports.
 
 Each channel is a stream whose payload has the standard field names. All signatures are written as the master (for
 AXI4-Stream: the transmitter) sees them; a slave has them as ``In``. Identifiers have one bit and are always 0: every
-response comes in order.
-"""
+response comes in order."""
 
 from __future__ import annotations
 
@@ -21,12 +20,16 @@ BOUNDARY_BYTES = 4096
 
 
 class Burst(enum.Enum, shape=2):
+    """The values of AxBURST."""
+
     FIXED = 0
     INCR = 1
     WRAP = 2
 
 
 class Response(enum.Enum, shape=2):
+    """The values of RRESP and BRESP."""
+
     OKAY = 0
     EXOKAY = 1
     SLVERR = 2
@@ -34,24 +37,26 @@ class Response(enum.Enum, shape=2):
 
 
 def size_log2(data_width: int) -> int:
-    """AxSIZE of a beat that fills the bus: log2 of its bytes."""
+    """Return AxSIZE of a beat that fills the bus: log2 of its bytes."""
     return (data_width // 8).bit_length() - 1
 
 
 def user_width(arch: Arch) -> int:
-    """Bits of AxUSER on a DRAM port: where both windows share it, it says which of them a burst is in."""
+    """Return the bits of AxUSER on a DRAM port: if both windows share it, AxUSER says which one a burst is in."""
     return int(arch.shared_dram)
 
 
 SYSTEM_USER_WIDTH = 2
-"""Bits of AxUSER on a memory port of a system: a core's window, or that a burst is of a program."""
+"""The bits of AxUSER on a memory port of a system: a core's window, or that a burst is of a program."""
 PROGRAM_USER = 2
 """AxUSER of a program on a memory port of a system; 0 and 1 are DRAM0 and DRAM1."""
 
 
 # -- channels ----------------------------------------------------------------------------------------------------------
 def address_layout(address_width: int, user_width: int = 0) -> data.StructLayout:
-    """AR and AW. ``len`` is beats - 1, ``size`` log2 of the bytes of a beat; ``user`` is there where it has bits."""
+    """Return the payload of AR and AW.
+
+    ``len`` is beats - 1, ``size`` log2 of the bytes of a beat; ``user`` is there if it has bits."""
     return data.StructLayout({
         "addr": unsigned(address_width), "len": 8, "size": 3, "burst": 2, "lock": 1, "cache": 4, "prot": 3, "qos": 4,
         "id": 1, **({"user": unsigned(user_width)} if user_width else {}),
@@ -59,25 +64,30 @@ def address_layout(address_width: int, user_width: int = 0) -> data.StructLayout
 
 
 def read_data_layout(data_width: int) -> data.StructLayout:
+    """Return the payload of R."""
     return data.StructLayout({"data": unsigned(data_width), "resp": 2, "last": 1, "id": 1})
 
 
 def write_data_layout(data_width: int) -> data.StructLayout:
+    """Return the payload of W; ``strb`` has one bit for each byte."""
     return data.StructLayout({"data": unsigned(data_width), "strb": unsigned(data_width // 8), "last": 1})
 
 
 def write_response_layout() -> data.StructLayout:
+    """Return the payload of B."""
     return data.StructLayout({"resp": 2, "id": 1})
 
 
 def beat_layout(data_width: int) -> data.StructLayout:
-    """AXI4-Stream. ``keep`` has one bit a byte, contiguous from bit 0, and may be partial only with ``last``."""
+    """Return the payload of an AXI4-Stream.
+
+    ``keep`` has one bit for each byte, contiguous from bit 0, and may be partial only with ``last``."""
     return data.StructLayout({"data": unsigned(data_width), "keep": unsigned(data_width // 8), "last": 1})
 
 
 # -- signatures --------------------------------------------------------------------------------------------------------
 class Axi4Read(wiring.Signature):
-    """The read channels: ``ar`` out, ``r`` in."""
+    """The read channels of AXI4: ``ar`` out, ``r`` in."""
 
     def __init__(self, address_width: int, data_width: int, user_width: int = 0) -> None:
         super().__init__({
@@ -87,7 +97,7 @@ class Axi4Read(wiring.Signature):
 
 
 class Axi4Write(wiring.Signature):
-    """The write channels: ``aw`` and ``w`` out, ``b`` in."""
+    """The write channels of AXI4: ``aw`` and ``w`` out, ``b`` in."""
 
     def __init__(self, address_width: int, data_width: int, user_width: int = 0) -> None:
         super().__init__({
@@ -98,7 +108,7 @@ class Axi4Write(wiring.Signature):
 
 
 class Axi4(wiring.Signature):
-    """All five channels."""
+    """All five channels of AXI4."""
 
     def __init__(self, address_width: int, data_width: int, user_width: int = 0) -> None:
         super().__init__({
@@ -108,7 +118,9 @@ class Axi4(wiring.Signature):
 
 
 class Axi4Lite(wiring.Signature):
-    """Single beats of 32 bits: ``aw`` and ``ar`` {addr, prot}, ``w`` {data, strb}, ``b`` {resp}, ``r`` {data, resp}."""
+    """The five channels of AXI4-Lite, with single beats of 32 bits.
+
+    ``aw`` and ``ar`` have {addr, prot}, ``w`` {data, strb}, ``b`` {resp}, ``r`` {data, resp}."""
 
     def __init__(self, address_width: int) -> None:
         address = data.StructLayout({"addr": unsigned(address_width), "prot": 3})
@@ -122,23 +134,22 @@ class Axi4Lite(wiring.Signature):
 
 
 def axi4_stream(data_width: int) -> stream.Signature:
-    """AXI4-Stream is one stream of beats {data, keep, last}."""
+    """Return the signature of an AXI4-Stream: one stream of beats {data, keep, last}."""
     return stream.Signature(beat_layout(data_width))
 
 
 # -- Verilog ports -----------------------------------------------------------------------------------------------------
 Ports = dict[str, tuple[Signal, PortDirection]]
-"""What ``amaranth.back.verilog.convert(ports=...)`` takes."""
+"""The ports as ``amaranth.back.verilog.convert(ports=...)`` takes them: name -> (signal, direction)."""
 
 
 def verilog_ports(m: Module, interface: Any, prefix: str) -> Ports:
-    """Ports with standard names for an interface of one of the signatures above, joined to it in ``m``.
+    """Return ports with standard names for an interface of one of the signatures above, joined to it in ``m``.
 
     ``m_axi_dram0`` with ``ar`` becomes ``m_axi_dram0_araddr``, ``..._arvalid``, ...; a stream becomes
-    ``<prefix>_tdata``, ``_tkeep``, ``_tlast``, ``_tvalid``, ``_tready``. Directions are those of the interface: what it
-    drives is an output. Tools find the buses by these names; attributes would not do: Amaranth gives those of one port
-    to every other port with the same nets, such as all constant ones.
-    """
+    ``<prefix>_tdata``, ``_tkeep``, ``_tlast``, ``_tvalid``, ``_tready``. Directions are those of the interface: what
+    it drives is an output. Tools find the buses by these names. Attributes would not do: Amaranth gives those of one
+    port to every other port with the same nets, such as all constant ones."""
     members = dict(interface.signature.members.items())
     if isinstance(interface.signature, stream.Signature) or set(members) == {"payload", "valid", "ready"}:
         return _channel_ports(m, interface, prefix, "t", members["payload"].flow is Out)
@@ -149,7 +160,7 @@ def verilog_ports(m: Module, interface: Any, prefix: str) -> Ports:
 
 
 def _channel_ports(m: Module, channel: Any, prefix: str, letter: str, drives: bool) -> Ports:
-    """The ports of one stream; ``drives``: payload and valid leave here, ready comes in."""
+    """Return the ports of one stream; ``drives``: payload and valid are outputs, and ready is an input."""
     values = {field: channel.payload[field] for field, _ in channel.payload.shape()}
     ports: Ports = {}
     for field, value in (*values.items(), ("valid", channel.valid), ("ready", channel.ready)):

@@ -13,17 +13,18 @@ from weft.hw.contract.timing import DRAM_REQUEST_LATENCY
 
 
 def burst_layout(segment: data.StructLayout) -> data.StructLayout:
-    """One burst: its first beat, ``len`` = beats - 1, ``first`` and ``last`` of its segment, and the segment."""
+    """Return the layout of one burst.
+
+    ``beat``: its first beat, ``len`` = beats - 1, ``first`` and ``last`` of its ``segment``, and the segment itself."""
     return data.StructLayout({"beat": segment["beat"].shape, "len": 8, "first": 1, "last": 1, "segment": segment})
 
 
 class BurstSplitter(wiring.Component):
-    """Cuts segments into bursts at multiples of ``max_burst`` beats (a power of two), so never across 4 KiB.
+    """Cut segments into bursts at multiples of ``max_burst`` beats (a power of two), so never across 4 KiB.
 
-    All bursts of a segment but its first and last have ``max_burst`` beats. One burst leaves a cycle, also from segment
-    to segment. LATENCY: cycles from a segment taken to its first burst. While ``cancel`` is high the segment inside is
-    dropped and none is taken.
-    """
+    All bursts of a segment but its first and last have ``max_burst`` beats. One burst leaves a cycle, also from
+    segment to segment. LATENCY: cycles from a segment taken to its first burst. While ``cancel`` is high the segment
+    inside is dropped and none is taken."""
 
     LATENCY = 1
 
@@ -34,7 +35,9 @@ class BurstSplitter(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # i -> beats counted from a multiple of max_burst -> a burst a cycle, its number counted up -> o
+        """Return the circuit.
+
+        Flow: i -> beats counted from a multiple of max_burst -> a burst a cycle, its number counted up -> o."""
         m, burst = Module(), self.o.payload
         bits, new = self._beat_bits, self.i.payload
         # Both counted from the last multiple of max_burst before the segment's first beat.
@@ -69,12 +72,10 @@ assert Segments.LATENCY + BurstSplitter.LATENCY + 1 == DRAM_REQUEST_LATENCY, "an
 
 
 def issue(m: Module, bursts, channel, room, data_width: int) -> Value:
-    """Joins a splitter's bursts to an address channel through a register, held back without ``room``. AxUSER, where the
-    channel has it, is 1 for DRAM1.
+    """Join a splitter's bursts to an address channel through a register, held back without ``room``.
 
-    Returns the strobe of the cycle in which a burst enters the register: the moment to note it elsewhere. Once there,
-    it is offered until it is taken.
-    """
+    If the channel has AxUSER, it is 1 for DRAM1. Return a strobe that is high in the cycle in which a burst enters
+    the register: the moment to note it elsewhere. From then on it is offered until it is taken."""
     issued, address, size = Signal(), channel.payload, axi.size_log2(data_width)
     m.d.comb += [
         bursts.ready.eq(room & (~channel.valid | channel.ready)), issued.eq(bursts.valid & bursts.ready),

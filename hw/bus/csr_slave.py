@@ -23,7 +23,7 @@ from weft.hw.contract.csr import (
 CAUSE_WIDTH = 8
 
 STATUS_LAYOUT = data.StructLayout({status.name.lower(): 1 for status in sorted(Status)})
-"""done, error, timeout, tracepoint, running, idle: STATUS from bit 0 up."""
+"""The bits of STATUS from bit 0 up: done, error, timeout, tracepoint, running, idle."""
 
 
 STATUS_SOURCES = {"done": "done", "error": "error", "timeout": "timed_out", "tracepoint": "traced",
@@ -35,21 +35,20 @@ SHOWN = {"error_cause": "cause", "error_program_counter": "error_program_counter
 
 
 class CsrSlave(wiring.Component):
-    """Reads and writes of the register table. Reads do not wait for writes, nor writes for reads.
+    """The control registers of a core: reads do not wait for writes, nor writes for reads.
 
     ``axil``: 32 bits; the two low address bits are ignored. There is one read and one write at a time. A read is
     answered 2 cycles after it is taken, a write 1 cycle after the later of its address and data. Only bytes with their
-    strobe are written, and of these the bits of ``csr.stored_widths`` are kept. An offset that is not in the table
-    answers SLVERR, reads as 0 and writes nothing. Writing a READ_ONLY register does nothing and answers OKAY. Each half
-    of a 64-bit counter is read as it is at that moment: read the high half again to notice a carry.
+    strobe are written, and of these only the bits of ``csr.stored_widths`` are kept. An offset that is not in the table
+    answers SLVERR, reads as 0 and writes nothing. A write to a READ_ONLY register does nothing and answers OKAY. Each
+    half of a 64-bit counter is read as it is at that moment: read the high half again to notice a carry.
 
-    ``status``, ``error_cause`` (``Cause``), ``error_program_counter``, ``program_counter``, ``cycles``,
-    ``instructions``: what the read-only registers show, see ``SHOWN``.
-    ``start``, ``soft_reset``: pulses, the cycle after the write was complete. ``program_address``, ``program_bytes``:
-    as written. ``interrupt``: some bit of INTERRUPT_STATUS that INTERRUPT_ENABLE lets pass, a cycle later.
-    INTERRUPT_STATUS keeps each rise of status bits DONE..TRACEPOINT until 1 is written there; a rise in the same cycle
-    wins. A soft reset leaves all of this as it is.
-    """
+    ``status``, ``error_cause`` (``Cause``), ``error_program_counter``, ``program_counter``, ``cycles`` and
+    ``instructions`` are what the read-only registers show, see ``SHOWN``. ``start`` and ``soft_reset`` pulse in the
+    cycle after the write was complete. ``program_address`` and ``program_bytes`` are as written. ``interrupt`` is
+    high a cycle after a bit of INTERRUPT_STATUS that INTERRUPT_ENABLE lets pass. INTERRUPT_STATUS keeps each rise of
+    status bits DONE..TRACEPOINT until 1 is written there; a rise in the same cycle wins. A soft reset leaves all of
+    this as it is."""
 
     def __init__(self, arch: Arch, board: str = "") -> None:
         self._arch, self._board = arch, board
@@ -62,6 +61,7 @@ class CsrSlave(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: the registers, the commands, the interrupt, and their page."""
         m = Module()
         stored = {name: Signal(width, name=name.lower()) for name, width in stored_widths(self._arch).items()}
         interrupts = Signal(INTERRUPT_COUNT)
@@ -91,7 +91,7 @@ class CsrSlave(wiring.Component):
         return m
 
     def _shown(self) -> dict[str, Value]:
-        """The read-only registers."""
+        """Return the values of the read-only registers, by name."""
         return {
             **{name: Const(value, 32) for name, value in parameter_values(self._arch).items()},
             "BOARD": Const(board_code(self._board), 32),

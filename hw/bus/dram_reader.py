@@ -1,4 +1,4 @@
-"""DRAM to local memory."""
+"""The DRAM reader: DataMove from DRAM to local memory."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ from weft.hw.parts.walker import Walker
 
 
 class DramReader(wiring.Component):
-    """Copies DRAM to local memory, operation after operation. Addresses go out without waiting for earlier data.
+    """Copy DRAM to local memory, operation after operation. Addresses go out without waiting for earlier data.
 
-    ``operation``: taken ahead of data; up to ``READER_OPERATIONS_AHEAD`` wait for their data while the addresses of
-    later ones go out. Vector a of a window lies at byte window x 65536 + a x vector_bytes. A segment (a row of
-    vectors; with a DRAM stride a single vector) is read by INCR bursts of full beats, up to ``axi_max_burst``, cut at
-    multiples of it; beats shared by two segments are read for each. Up to ``OUTSTANDING_BURSTS`` are outstanding.
-    ``local_write``: vectors in program order (rows outer), scalars cut to the type's width.
-    ``done``: a pulse for each operation, in order, in the cycle in which its last local write is taken.
-    ``error``: a pulse for beats with a response other than OKAY, while their operation is the oldest that is not done
-    (its own ``done`` included; with register slices of the ``done`` a cycle ago, which the interlock hears then); the
-    beats are used like any other, so that the operation drains.
-    ``busy``: an operation was taken and is not done; then no burst is outstanding either.
+    ``operation``: taken ahead of data; up to ``READER_OPERATIONS_AHEAD`` operations wait for their data while the
+    addresses of later ones go out. Vector a of a window lies at byte window x 65536 + a x vector_bytes. A segment (a
+    row of vectors; with a DRAM stride a single vector) is read by INCR bursts of full beats, up to ``axi_max_burst``,
+    cut at multiples of it. Beats that two segments share are read for each. Up to ``OUTSTANDING_BURSTS`` bursts are
+    outstanding.
+
+    ``local_write``: vectors in program order (rows outer), scalars cut to the type's width. ``done``: a pulse for each
+    operation, in order, in the cycle in which its last local write is taken. ``error``: a pulse for beats with a
+    response other than OKAY, while their operation is the oldest that is not done (in the cycle of its own ``done`` at
+    the latest; with register slices a cycle later, as the interlock hears ``done`` then). Such beats are used like any
+    other, so that the operation drains. ``busy``: an operation was taken and is not done; otherwise no burst is
+    outstanding either.
 
     Throughput: a beat or a vector a cycle, whichever is more bytes. Latency: DRAM_REQUEST_LATENCY from an operation
-    taken to arvalid; 3 cycles from the beat that completes a vector to its local write (2 where a vector is a beat).
-    ``r.ready`` depends on no other port in the same cycle.
-    """
+    taken to arvalid; 3 cycles from the beat that completes a vector to its local write (2 if a vector is a beat).
+    ``r.ready`` depends on no other port in the same cycle."""
 
     assert READER_VECTORS_WAITING == 2, "fifo_of_two"
 
@@ -56,7 +57,10 @@ class DramReader(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # operation -> segments -> bursts -> ar; r -> beats -> gearbox -> vectors, with the walker's addresses -> local
+        """Return the circuit.
+
+        Flow: operation -> segments -> bursts -> ar; r -> beats -> gearbox -> vectors, with the walker's addresses ->
+        local."""
         m = Module()
         arch, operation = self._arch, operation_layout(self._arch, "dram_read")
         local = data.StructLayout({name: operation[name].shape for name in ("size_m1", "rows_m1", "local")})
@@ -87,7 +91,7 @@ class DramReader(wiring.Component):
         return m
 
     def _read(self, m: Module, segments: Segments):
-        """Bursts out, beats in, vectors out of the gearbox."""
+        """Send bursts and take beats; return the stream of vectors from the gearbox."""
         arch, geometry, segment = self._arch, Geometry(self._arch), dram_segment_layout(self._arch)
         sizes = {name: segment[name].shape for name in ("skip", "end")}
         note = data.StructLayout({"first": 1, "last": 1, "ends": 1, **sizes})
@@ -122,8 +126,9 @@ class DramReader(wiring.Component):
         return gearbox.o
 
     def _report(self, m: Module, bad, ends, done) -> None:
-        """``error`` for a bad beat, put off until its operation is the oldest that is not done. ``ends``: the last beat
-        of an operation went into the gearbox, whose vectors may still be on their way out."""
+        """Pulse ``error`` for a bad beat once its operation is the oldest that is not done.
+
+        ``ends``: the last beat of an operation went into the gearbox; its vectors may still be on their way out."""
         inside, before = (Signal(range(READER_OPERATIONS_AHEAD + 1), name=name) for name in ("inside", "before"))
         m.d.sync += inside.eq(inside + ends - done)
         with m.If(before != 0):

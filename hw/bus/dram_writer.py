@@ -1,4 +1,4 @@
-"""Local memory to DRAM."""
+"""The DRAM writer: DataMove from local memory to DRAM."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ from weft.hw.parts.walker import Walker
 
 
 class DramWriter(wiring.Component):
-    """Copies local memory to DRAM, operation after operation; DRAM addresses, segments and bursts are DramReader's.
+    """Copy local memory to DRAM, operation after operation; addresses, segments and bursts are those of DramReader.
 
-    ``operation``: the next is taken while data and responses of earlier ones are still to come.
-    ``local_read``: a vector is requested only when there is room for it; scalars are sign-extended to their bytes.
-    ``aw``, ``w``: independent, neither waits for the other to be accepted; up to ``BURSTS_BEFORE_DATA`` addresses go
-    ahead of data, up to ``OUTSTANDING_BURSTS`` bursts wait for responses. Beats are whole, strobes leave out what
-    belongs to no vector of the segment. ``b``: always accepted.
-    ``done``: a pulse for each operation, in order, the cycle after its last response.
-    ``error``: a pulse the cycle after each response other than OKAY, with register slices a cycle later; the operation
-    still drains.
-    ``busy``: an operation was taken and is not done; then no burst is outstanding either.
+    ``operation``: the next is taken while data and responses of earlier ones are still to come. ``local_read``: a
+    vector is requested only when there is room for it; scalars are sign-extended to their bytes. ``aw``, ``w``: neither
+    waits for the other to be accepted. Up to ``BURSTS_BEFORE_DATA`` addresses go ahead of data, and up to
+    ``OUTSTANDING_BURSTS`` bursts wait for responses. Beats are whole; strobes leave out bytes that belong to no vector
+    of the segment. ``b``: always accepted.
 
-    Throughput: a beat or a vector a cycle, whichever is more bytes; a segment that ends inside a beat costs that beat.
-    Latency: DRAM_REQUEST_LATENCY from an operation taken to awvalid, LOCAL_READ_LATENCY + 5 cycles to wvalid (+ 4 where
-    a vector is a beat), with register slices one more.
-    """
+    ``done``: a pulse for each operation, in order, the cycle after its last response. ``error``: a pulse the cycle
+    after each response other than OKAY, with register slices a cycle later; the operation still drains. ``busy``: an
+    operation was taken and is not done; otherwise no burst is outstanding either.
+
+    Throughput: a beat or a vector a cycle, whichever is more bytes; a segment that ends inside a beat costs that
+    beat. Latency: DRAM_REQUEST_LATENCY from an operation taken to awvalid, LOCAL_READ_LATENCY + 5 cycles to wvalid
+    (+ 4 if a vector is a beat), with register slices one more."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -54,6 +53,9 @@ class DramWriter(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit.
+
+        Flow: operation -> segments -> bursts -> aw; local memory -> vectors -> beats -> w; b -> done."""
         m = Module()
         m.submodules.segments = segments = Segments(self._arch)
         operation = operation_layout(self._arch, "dram_read")
@@ -71,7 +73,7 @@ class DramWriter(wiring.Component):
         return m
 
     def _bursts(self, m: Module, segments: Segments):
-        """Addresses out. Data and responses are told what they must know of each burst, data also of each segment."""
+        """Send addresses. Return the bursts to send data for, and the segments to fill with vectors, as streams."""
         arch, segment = self._arch, dram_segment_layout(self._arch)
         m.submodules.splitter = splitter = BurstSplitter(segment, arch.axi_max_burst)
         m.submodules.to_fill = to_fill = StreamFifo(
@@ -92,7 +94,9 @@ class DramWriter(wiring.Component):
         return to_send.o, to_fill.o
 
     def _vectors(self, m: Module, addresses):
-        """Reads of local memory. A vector is requested only when a place is free for its answer."""
+        """Return the stream of vectors read from local memory.
+
+        A vector is requested only when a place is free for the answer."""
         request = self.local_read.request
         m.submodules.vectors = vectors = StreamFifo(vector_layout(self._arch), WRITER_VECTORS_AHEAD)
         places = Signal(range(WRITER_VECTORS_AHEAD + 1), init=WRITER_VECTORS_AHEAD)
@@ -112,7 +116,7 @@ class DramWriter(wiring.Component):
         return vectors.o
 
     def _beats(self, m: Module, vectors, segment):
-        """Vectors into beats: each segment begins ``skip`` units into its first beat."""
+        """Return the stream of beats made of vectors; each segment begins ``skip`` units into its first beat."""
         geometry = Geometry(self._arch)
         m.submodules.gearbox = gearbox = Gearbox(
             geometry.unit_width, geometry.vector_units, geometry.beat_units, flush=True)
@@ -130,13 +134,13 @@ class DramWriter(wiring.Component):
         return gearbox.o
 
     def _extend(self, m: Module, scalar, lane: int) -> Signal:
-        """A scalar as it lies in DRAM: sign-extended to whole bytes."""
+        """Return a scalar as it lies in DRAM: sign-extended to whole bytes."""
         stored = Signal(unsigned(8 * self._arch.number.scalar_bytes), name=f"stored{lane}")
         m.d.comb += stored.eq(scalar)
         return stored
 
     def _data(self, m: Module, beats, bursts) -> None:
-        """Beats into bursts. A FIFO lies between, so that the gearbox does not wait for the ready of the bus."""
+        """Send beats as bursts, through a FIFO, so that the gearbox does not wait for the ready of the bus."""
         unit_bytes = Geometry(self._arch).unit_bytes
         word = data.StructLayout({"data": len(beats.payload.data), "mask": len(beats.payload.mask), "last": 1})
         m.submodules.words = words = StreamFifo(word, WRITER_BEATS_WAITING)

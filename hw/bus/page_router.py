@@ -15,12 +15,11 @@ NOWHERE = (1 << ADDRESS_WIDTH) - 4
 
 
 class PageRouter(wiring.Component):
-    """Hands reads and writes to the page that their address is in: ``page{k}`` of core k, and ``system``.
+    """Hand reads and writes to the page that their address is in: ``page{k}`` of core k, or ``system``.
 
-    ``axil``: byte addresses of SYSTEM_ADDRESS_WIDTH bits. One read and one write at a time, neither waits for the
-    other; data to be written waits for its address. An address in no page answers SLVERR, by the system's page. Nothing
-    is added to a page's latency but that a write's data comes a cycle behind its address.
-    """
+    ``axil``: byte addresses of SYSTEM_ADDRESS_WIDTH bits. There is one read and one write at a time, and neither
+    waits for the other; data to be written waits for its address. For an address in no page the system's page
+    answers SLVERR. Nothing is added to a page's latency but that a write's data comes a cycle after its address."""
 
     def __init__(self, cores: int) -> None:
         self._pages = [*range(cores), SYSTEM_PAGE]
@@ -29,6 +28,7 @@ class PageRouter(wiring.Component):
                           **{f"page{k}": Out(page) for k in range(cores)}, "system": Out(page)})
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: addresses, answers and data, each between the port and the pages."""
         m = Module()
         slaves = [getattr(self, "system" if page == SYSTEM_PAGE else f"page{page}") for page in self._pages]
         reading, to = self._address(m, "read", self.axil.ar, [slave.ar for slave in slaves])
@@ -39,7 +39,7 @@ class PageRouter(wiring.Component):
         return m
 
     def _address(self, m: Module, name: str, port, slaves: list) -> tuple[Signal, Signal]:
-        """An address to its page. Whether there is one under way, and to which of the slaves."""
+        """Hand an address to its page. Return whether one is under way, and the page, one-hot."""
         busy, to = Signal(name=f"{name}_busy"), Signal(len(slaves), name=f"{name}_to")
         page, target = port.payload.addr[ADDRESS_WIDTH:], Signal(len(slaves), name=f"{name}_target")
         cores = Cat(page == number for number in self._pages[:-1])
@@ -59,7 +59,7 @@ class PageRouter(wiring.Component):
         return busy, to
 
     def _answer(self, m: Module, busy: Signal, to: Signal, port, slaves: list) -> None:
-        """The answer of the page that was asked."""
+        """Hand back the answer of the page that was asked."""
         m.d.comb += [
             port.valid.eq(busy & (to & Cat(slave.valid for slave in slaves)).any()),
             Value.cast(port.payload).eq(select(to, [Value.cast(slave.payload) for slave in slaves])),
@@ -69,7 +69,7 @@ class PageRouter(wiring.Component):
             m.d.sync += busy.eq(0)
 
     def _data(self, m: Module, writing: Signal, to: Signal, slaves: list) -> None:
-        """Data to the page whose address came before it."""
+        """Hand data to the page whose address came before."""
         port, sent, open_to = self.axil.w, Signal(), Signal(len(slaves))
         m.d.comb += [
             open_to.eq(to & (writing & ~sent).replicate(len(slaves))),

@@ -24,25 +24,22 @@ from weft.hw.parts.slices import RegisterSlice
 
 
 class PortArbiter(wiring.Component):
-    """``count`` cores on one AXI4 port: of each ``data{k}`` (its DRAM windows) and ``program{k}`` (its instructions).
+    """``count`` cores on one AXI4 port: core k has ``data{k}`` (DRAM windows) and ``program{k}`` (instructions).
 
-    ``memory``: the port. Its AxUSER tells what a burst is of: DRAM0, DRAM1 or ``axi.PROGRAM_USER``.
+    ``memory``: the port. Its AxUSER tells what a burst belongs to: DRAM0, DRAM1 or ``axi.PROGRAM_USER``.
 
-    Reads: an address a cycle, of the clients that have one in turn (data of all cores, then programs of all); beats go
-    to them in the order of their addresses. A program's beats wait in a queue of its own, and its address until that
-    has room for the whole burst: a core whose decoder waits for data must not keep that data waiting behind its next
-    instructions. Writes: a core is chosen when an address of it and the first beat of its
-    data are here, in turn, and keeps the port until its burst's last beat; so no core waits for data that another has
-    not made yet. Responses go back in the order of the bursts. Each client sees its own in its own order. Up to
-    ``OUTSTANDING_BURSTS`` are outstanding each way.
+    Reads: an address a cycle, of the clients that offer one in turn (data of all cores, then programs of all). Beats go
+    to the clients in the order of the addresses. A program's beats wait in a queue of their own, and its address waits
+    until the queue has room for the whole burst: a core whose decoder waits for data must not keep that data waiting
+    behind its next instructions. Writes: a core is chosen, in turn, when an address of it and the first beat of its
+    data are here, and it keeps the port until its burst's last beat. So no core waits for data that another has not
+    made yet. Responses go back in the order of the bursts. Each client sees its own in its own order. Up to
+    ``OUTSTANDING_BURSTS`` bursts are outstanding each way.
 
-    ``restart``: the turns begin with core 0 again; what is on the way stays.
-
-    Latency: PORT_LATENCY cycles for addresses and beats to be written, and for beats of programs; beats of data and
-    responses pass through in their cycle. Throughput: an address and a beat each way a cycle, from burst to burst too.
-    ``memory.r.ready`` depends in the same cycle on ``r.ready`` of the core that a beat of data is for; nothing else
-    passes through.
-    """
+    ``restart``: the turns begin with core 0 again; transfers under way stay. Latency: PORT_LATENCY cycles for
+    addresses and beats to be written, and for beats of programs; beats of data and responses pass through in their
+    cycle. Throughput: an address and a beat each way a cycle, also from burst to burst. ``memory.r.ready`` depends
+    in the same cycle on ``r.ready`` of the core that a beat of data is for; no other signal passes through."""
 
     assert RegisterSlice.LATENCY == StreamFifo.LATENCY == PORT_LATENCY
     assert PORT_ADDRESSES_WAITING == 2, "a RegisterSlice"
@@ -57,22 +54,25 @@ class PortArbiter(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: the reads and the writes."""
         m = Module()
         self._reads(m)
         self._writes(m)
         return m
 
     def _addresses(self) -> data.StructLayout:
+        """Return the payload of an address of the memory port."""
         return axi.address_layout(self._arch.axi_address_width, axi.SYSTEM_USER_WIDTH)
 
     def _turns(self, m: Module, name: str, requests: list[Value]) -> RoundRobin:
+        """Return an arbiter among ``requests``, which ``restart`` resets."""
         turns = RoundRobin(len(requests))
         m.submodules[name] = ResetInserter(self.restart)(turns)
         m.d.comb += turns.requests.eq(Cat(*requests))
         return turns
 
     def _reads(self, m: Module) -> None:
-        """Addresses by turns, and beats to whom they are for."""
+        """Pass read addresses on in turn, and beats to the clients that asked for them."""
         data_ports, programs = self._ports("data"), self._ports("program")
         queues, free_places = zip(*(self._queue(m, k) for k in range(self._count)), strict=True)
         clients, answers = [*data_ports, *programs], [*(port.r for port in data_ports), *(each.i for each in queues)]
@@ -103,7 +103,7 @@ class PortArbiter(wiring.Component):
             m.d.comb += [answer.valid.eq(r.valid & order.o.valid & mine), answer.payload.eq(r.payload)]
 
     def _queue(self, m: Module, k: int) -> tuple[StreamFifo, Signal]:
-        """A core's program between memory and core, and how many of its places nobody has asked beats for."""
+        """Return the queue of a core's program beats, and the number of its places for which no beat was requested."""
         port, depth = getattr(self, f"program{k}"), program_places(self._arch)
         m.submodules[f"program_queue{k}"] = queue = StreamFifo(port.r.payload.shape(), depth)
         connect(m, queue.o, flipped(port.r))
@@ -113,7 +113,7 @@ class PortArbiter(wiring.Component):
         return queue, free
 
     def _writes(self, m: Module) -> None:
-        """Bursts by turns, each with its address, and responses to whom they are for."""
+        """Pass bursts on in turn, each with its address, and responses to the cores that wait for them."""
         clients, layout = self._ports("data"), axi.address_layout(self._arch.axi_address_width,
                                                                   axi.user_width(self._arch))
         waiting = [StreamFifo(layout, PORT_BURSTS_AHEAD) for _ in clients]
@@ -152,10 +152,11 @@ class PortArbiter(wiring.Component):
                          client.b.payload.eq(b.payload)]
 
     def _ports(self, kind: str) -> list:
+        """Return the ports ``data{k}`` or ``program{k}`` of all cores."""
         return [getattr(self, f"{kind}{k}") for k in range(self._count)]
 
     def _choose(self, m: Module, target, grant: Value, sources: list, users: list[Value]) -> None:
-        """The address that was granted, with what it is of."""
+        """Fill ``target`` with the address that was granted, and with the user that says what it belongs to."""
         for field, _ in self._addresses():
             values = users if field == "user" else [source[field] for source in sources]
             m.d.comb += target[field].eq(select(grant, values))

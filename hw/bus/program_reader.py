@@ -1,4 +1,4 @@
-"""Programs from memory: an AXI4 read master that delivers what the instruction stream would."""
+"""Programs from memory: an AXI4 read master that delivers the beats that the instruction stream would."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ BYTES_WIDTH = 32
 
 
 class ProgramReader(wiring.Component):
-    """Reads ``bytes`` bytes from byte ``address`` on and hands them out as AXI4-Stream beats, the last with ``last``.
+    """Read ``bytes`` bytes from byte ``address`` on, and give them out as AXI4-Stream beats, the last with ``last``.
 
-    ``start``: a pulse that takes address (a multiple of ``stream_width`` / 8; lower bits are ignored) and bytes.
-    Ignored while busy, with ``stop``, and when bytes is 0. ``beats``: one beat a cycle; the last one keeps the bytes
-    that are left. ``stop``: no more bursts are requested, what is outstanding is accepted and thrown away; a beat on
-    offer is withdrawn. ``error``: a pulse at the first response other than OKAY, which stops likewise: no byte of it
-    or after it comes out, so the beats then end without ``last``. ``busy``: from the cycle after start until the last
-    beat was taken or, when stopped, until the last outstanding one arrived.
+    ``start``: a pulse that takes address (a multiple of ``stream_width`` / 8; lower bits are ignored) and bytes. It is
+    ignored while busy, with ``stop``, and if bytes is 0. ``beats``: one beat a cycle; ``keep`` of the last one has the
+    bytes that are left. ``stop``: no more bursts are requested, outstanding ones are accepted and thrown away, and a
+    beat on offer is withdrawn. ``error``: a pulse at the first response other than OKAY, which stops likewise: no byte
+    of it or after it comes out, so the beats then end without ``last``. ``busy``: from the cycle after start until the
+    last beat was taken or, when stopped, until the last outstanding one arrived.
 
-    Bursts as DramReader's, of ``axi_max_burst`` beats or 4 KiB. Latency: REQUEST_LATENCY cycles from start to
-    arvalid, 1 from a beat read to a beat out.
-    """
+    Bursts are cut as DramReader's, to ``axi_max_burst`` beats or 4 KiB. Latency: REQUEST_LATENCY cycles from start
+    to arvalid, 1 from a beat read to a beat out."""
 
     REQUEST_LATENCY = 1 + BurstSplitter.LATENCY + 1  # the segment's register, the address channel's
 
@@ -43,7 +42,7 @@ class ProgramReader(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # start -> one segment -> bursts -> ar; r -> beats received -> beats, the last one cut
+        """Return the circuit: start -> one segment -> bursts -> ar; r -> beats received -> beats, the last one cut."""
         m = Module()
         beat_bits, beat_bytes = axi.size_log2(self._width), self._width // 8
         segment = segment_layout(self._address_width, self._width, BYTES_WIDTH - beat_bits)
@@ -74,7 +73,7 @@ class ProgramReader(wiring.Component):
         return m
 
     def _deliver(self, m: Module, begin, notes, received, splitter, tail) -> None:
-        """Beats out, or away once the program is broken off."""
+        """Give beats out, or throw them away once the program is broken off."""
         beat_bytes = self._width // 8
         broken, bad, discard = Signal(), Signal(), Signal()
         last = received.payload.last & notes.o.payload.last

@@ -11,7 +11,9 @@ from weft.hw.contract.csr import ADDRESS_WIDTH, ControlRegister
 
 
 def answer_reads(m: Module, axil, registers: Mapping[str, ControlRegister], values: Mapping[str, Value]) -> None:
-    """A read: the first cycle registers its address, the second its data. Without a register it answers SLVERR."""
+    """Answer reads: the first cycle registers the address, the second the data. An offset without register: SLVERR.
+
+    ``values``: the value of each register, by name."""
     ar, r = axil.ar, axil.r
     address, pending = Signal(ADDRESS_WIDTH - 2), Signal()
     m.d.comb += ar.ready.eq(~pending & ~r.valid)
@@ -31,7 +33,10 @@ def answer_reads(m: Module, axil, registers: Mapping[str, ControlRegister], valu
 
 
 def take_writes(m: Module, axil, registers: Mapping[str, ControlRegister]) -> tuple[dict[str, Signal], Value, Value]:
-    """(register's name -> whether it is written in this cycle, byte strobes of the word, the word of 32 bits)."""
+    """Take writes. Return (written, strobes, word).
+
+    ``written``: register's name -> whether it is written in this cycle; ``strobes``: a bit for each byte of the
+    ``word`` of 32 bits. An offset without register answers SLVERR."""
     aw, w, b = axil.aw, axil.w, axil.b
     address, has_address = Signal(ADDRESS_WIDTH - 2), Signal()
     word, strobes = Signal(32, reset_less=True), Signal(4, reset_less=True)

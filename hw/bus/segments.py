@@ -20,7 +20,7 @@ from weft.hw.parts.walker import Walker
 
 
 class Geometry:
-    """How vectors lie on the bus. A unit is the largest piece in which every vector starts and every beat ends."""
+    """How vectors lie on the bus, in units: the largest piece that divides both a vector and a beat."""
 
     def __init__(self, arch: Arch) -> None:
         self.beat_bytes = arch.axi_data_width // 8
@@ -35,7 +35,9 @@ class Geometry:
 
 
 def segment_layout(address_width: int, data_width: int, beats_width: int, **fields: object) -> data.StructLayout:
-    """A contiguous run of ``beats_m1`` + 1 beats from ``beat`` on, an address in beats; ``fields``: what goes along."""
+    """Return the layout of a contiguous run of ``beats_m1`` + 1 beats from ``beat`` on, an address in beats.
+
+    ``fields``: further fields that go along."""
     return data.StructLayout({
         "beat": unsigned(address_width - axi.size_log2(data_width)), "beats_m1": unsigned(beats_width),
         "cache": CACHE_WIDTH, **fields,
@@ -43,10 +45,10 @@ def segment_layout(address_width: int, data_width: int, beats_width: int, **fiel
 
 
 def dram_segment_layout(arch: Arch) -> data.StructLayout:
-    """``skip``: units of the first beat before the first vector; ``end``: units of the last beat that count.
+    """Return the layout of a segment of ``vectors_m1`` + 1 vectors.
 
-    ``vectors_m1`` + 1 vectors; ``last``: of its operation. ``dram1``, where both windows share a port: which it is in.
-    """
+    ``skip``: units of the first beat before the first vector; ``end``: units of the last beat that count. ``last``:
+    it is the last segment of its operation. ``dram1``, if both windows share a port: it lies in DRAM1."""
     geometry = Geometry(arch)
     return segment_layout(
         arch.axi_address_width, arch.axi_data_width, geometry.beats_width,
@@ -55,16 +57,15 @@ def dram_segment_layout(arch: Arch) -> data.StructLayout:
 
 
 def times(value, factor: int):
-    """``value`` times a constant, as a sum of shifts: a multiplier block would be wasted on it."""
+    """Return ``value`` times a constant, as a sum of shifts, since a multiplier block would be wasted on it."""
     return sum((value << bit for bit in range(factor.bit_length()) if factor >> bit & 1), start=Const(0))
 
 
 class Segments(wiring.Component):
-    """DRAM operations in, the contiguous segments of their DRAM side out, one a cycle.
+    """Turn DRAM operations into the contiguous segments of their DRAM side, one a cycle.
 
-    A row of vectors without a stride is one segment, else each vector is one. LATENCY: from an operation taken
-    to its first segment. The next operation is taken with the last piece of the one before.
-    """
+    A row of vectors without a stride is one segment; with a stride each vector is one. LATENCY: from an operation
+    taken to its first segment. The next operation is taken with the last piece of the one before."""
 
     LATENCY = Walker.LATENCY + 1 + StreamFifo.LATENCY
 
@@ -76,6 +77,7 @@ class Segments(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: operation -> walker over pieces -> units -> beats -> a FIFO of segments."""
         m = Module()
         operation, place = operation_layout(self._arch, "dram_read"), tuple(dram_place(self._arch))
         pieces = data.StructLayout({
@@ -96,8 +98,9 @@ class Segments(wiring.Component):
         return m
 
     def _addresses(self, m: Module, walker: Walker, segment) -> None:
-        """Addresses from vectors to units (a product, registered), then to beats (a sum, into a FIFO, which also keeps
-        ready from reaching back through all of it)."""
+        """Turn addresses in vectors into units (a product, registered), then into beats (a sum, into a FIFO).
+
+        The FIFO also keeps ready from reaching back through all of it."""
         geometry, piece, unit_bits = self._geometry, walker.o.payload, self._geometry.unit_bytes_log2
         place = dram_place(self._arch)
         product = stage(m, self._arch, "product", data.StructLayout({
@@ -129,7 +132,7 @@ class Segments(wiring.Component):
 
 
 def fork(m: Module, source, *sinks) -> None:
-    """Hands each payload of ``source`` to all of ``sinks`` in one cycle; fields of the same name are copied."""
+    """Hand each payload of ``source`` to all of ``sinks`` in one cycle; fields of the same name are copied."""
     ready = Cat(sink.ready for sink in sinks).all()
     m.d.comb += source.ready.eq(ready)
     for sink in sinks:
@@ -138,7 +141,7 @@ def fork(m: Module, source, *sinks) -> None:
 
 
 def count_operations(m: Module, taken, done, most: int) -> Value:
-    """High while an operation was taken and is not done. At most ``most`` may be under way at a time."""
+    """Return whether an operation was taken and is not done. At most ``most`` may be under way at a time."""
     count = Signal(range(most + 1))
     m.d.sync += count.eq(count + taken - done)
     return count != 0

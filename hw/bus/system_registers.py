@@ -13,11 +13,10 @@ from weft.hw.contract.csr import ADDRESS_WIDTH, SYSTEM_REGISTERS
 
 
 class SystemRegisters(wiring.Component):
-    """``axil``: reads and writes, as a core's CsrSlave takes them. A bit of all else is a core's.
+    """The system's page of registers; bit k of every other port belongs to core k.
 
-    ``start``, ``soft_reset``: pulses, the cycle after the write was complete. ``done``, ``error``, ``idle``: what the
-    cores' STATUS says.
-    """
+    ``axil``: reads and writes, as a core's CsrSlave takes them. ``start``, ``soft_reset``: pulses in the cycle after
+    the write was complete. ``done``, ``error``, ``idle``: what the cores' STATUS says."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -27,6 +26,7 @@ class SystemRegisters(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: the page, and the pulses of GROUP_START and GROUP_RESET."""
         m = Module()
         written, strobes, word = take_writes(m, self.axil, SYSTEM_REGISTERS)
         bits = word & Cat(strobe.replicate(8) for strobe in strobes)

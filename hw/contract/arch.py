@@ -123,11 +123,12 @@ class Arch:
                               "leaves that out",
                               _CONSTANTS, _REFUSED, default=0, integers=(0, MOST_TAPS), since=2)
     cores: int = key("machines of this description that work side by side on one memory, each on a program of its own",
-                     _PROGRAM, _SAME, default=1, integers=(1, 16), since=2)
+                     _CONSTANTS, _SAME, default=1, integers=(1, 16), since=2)
     memory_ports: int = key("AXI ports that the cores share, dealt out in turn: core k has port k modulo memory_ports",
-                            _PROGRAM, _SAME, default=1, integers=(1, 4), since=2)
+                            _CONSTANTS, _SAME, default=1, integers=(1, 4), since=2)
 
     def __post_init__(self) -> None:
+        """Fill in the default accumulator width, and check every key. Raise ArchError."""
         rows = KEYS.values()
         for row in rows:
             if row.choices:  # first: the default of accumulator_width asks what they say
@@ -173,8 +174,7 @@ class Arch:
         """Raise ArchError if both DRAM windows do not fit the address space of the one port that they share.
 
         Each window begins at a multiple of DRAM_OFFSET_BYTES. A machine with a port for each window is not checked."""
-        first = -(-self.dram0_depth * self.vector_bytes // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES
-        needed, most = first + self.dram1_depth * self.vector_bytes, 1 << self.axi_address_width
+        needed, most = self.dram0_window_bytes + self.dram1_depth * self.vector_bytes, 1 << self.axi_address_width
         if self.shared_dram and needed > most:
             raise ArchError("dram_ports", f"{SHARED}, with windows that take {needed} bytes together",
                             f"at most {most} bytes behind {self.axi_address_width} address bits",
@@ -196,9 +196,8 @@ class Arch:
             raise ArchError("stream_width", f"{self.stream_width}, with cores {self.cores}",
                             f"axi_data_width = {self.axi_data_width}: programs come through the memory ports",
                             f"set stream_width to {self.axi_data_width}")
-        block = DRAM_OFFSET_BYTES
-        windows = self.cores * -(-self.dram0_depth * self.vector_bytes // block) * block
-        needed, most = windows + self.dram1_depth * self.vector_bytes, 1 << self.axi_address_width
+        needed = self.cores * self.dram0_window_bytes + self.dram1_depth * self.vector_bytes
+        most = 1 << self.axi_address_width
         if needed > most:
             raise ArchError("cores", f"{self.cores}, with windows that take {needed} bytes together",
                             f"at most {most} bytes behind {self.axi_address_width} address bits: a DRAM0 window a "
@@ -296,6 +295,11 @@ class Arch:
     def vector_bytes(self) -> int:
         """Bytes of one vector in DRAM."""
         return self.array_size * self.number.scalar_bytes
+
+    @property
+    def dram0_window_bytes(self) -> int:
+        """Bytes from the begin of a window of the whole DRAM0 to where the next one can begin."""
+        return -(-self.dram0_depth * self.vector_bytes // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES
 
     @property
     def vector_beats(self) -> float:

@@ -8,11 +8,15 @@ from weft.hw.contract.schemes.fixed_point import ROUND_LATENCY
 
 # -- memories ----------------------------------------------------------------------------------------------------------
 LOCAL_READ_LATENCY = 4
-"""From a local read request taken to its response: arbitration register, block RAM, output register, bank register."""
+"""Cycles from a local read request taken to its response.
+
+They are the arbitration register, the block RAM, its output register, and the bank's register."""
 
 ACCUMULATOR_READ_LATENCY = 5
-"""From an accumulator read request taken to its response: arbitration register, block RAM, output register, the row
-with older writes, and with the newest."""
+"""Cycles from an accumulator read request taken to its response.
+
+They are the arbitration register, the block RAM, its output register, the row with older writes, and with the
+newest."""
 
 ACCUMULATE_DATA_LATENCY = 3
 """Cycles from a write or a sum announced to the accumulators to the row that goes with it."""
@@ -89,22 +93,25 @@ DECODE_LATENCY = 5
 """Cycles from an instruction accepted to the decoder's output, one for each of its stages."""
 
 REPEAT_LATENCY = 4
-"""From a Repeat taken to its first instruction offered to the decoder: the place of the step, the memory, its output
-register, and the instruction. A word that is no Repeat takes one of these cycles."""
+"""Cycles from a Repeat taken to its first instruction offered to the decoder.
+
+They are the place of the step, the memory, its output register, and the instruction. A word that is no Repeat takes
+one of these cycles."""
 
 ISSUE_LATENCY = 4
-"""From an instruction given to the interlock to its unit's stream valid, when nothing conflicts."""
+"""Cycles from an instruction given to the interlock to its unit's stream valid, if nothing conflicts."""
 
 SIMD_ISSUE_LATENCY = 3
 """ISSUE_LATENCY of the SIMD unit, whose queue has a memory of its own."""
 
 FETCH_LATENCY = 2
-"""From a queue's wish for its next operation, the cycle after one was taken, to the unit's stream valid. The SIMD
-unit's queue wishes in the cycle in which one is taken, and has the next one a cycle later."""
+"""Cycles from a queue's wish for its next operation, the cycle after one was taken, to the unit's stream valid.
+
+The SIMD unit's queue wishes in the cycle in which one is taken, and has the next one a cycle later."""
 
 # -- pipelines ---------------------------------------------------------------------------------------------------------
 ROUNDED_READ_LATENCY = ACCUMULATOR_READ_LATENCY + ROUND_LATENCY
-"""From an accumulator read request taken to its row, rounded off."""
+"""Cycles from an accumulator read request taken to its row, rounded off."""
 
 ACTIVATION_TABLE_LATENCY = 2
 """Cycles of looking up bytes in an activation table: the block RAM and its output register."""

@@ -1,0 +1,1 @@
+"""From instructions to operations that may start: fetch, decoder, interlock; and the machine's status."""

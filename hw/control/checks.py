@@ -1,4 +1,4 @@
-"""Which instructions are illegal, as expressions: the hardware's statement of ``Cause``."""
+"""Conditions under which an instruction is illegal: the hardware's statement of ``Cause``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from weft.hw.contract.registers import Register
 
 
 def form_causes(arch: Arch) -> tuple[Cause, ...]:
-    """What :func:`form_faults` tells of."""
+    """Return the causes that :func:`form_faults` can tell."""
     repeat = (Cause.REPEAT,) if arch.repeat_depth else ()
     return (Cause.OPCODE, Cause.FLAGS, Cause.RESERVED_BITS, Cause.REGISTER, Cause.REGISTER_VALUE, Cause.SIMD_OPCODE,
             Cause.SIMD_REGISTER, Cause.LUT_TABLE, Cause.LOOP_BODY, *repeat)
 
 
 def any_of(value, numbers):
-    """Whether ``value`` is one of ``numbers``."""
+    """Return whether ``value`` is one of ``numbers``."""
     result = Const(0, 1)
     for number in numbers:
         if number < 1 << len(value):
@@ -36,7 +36,7 @@ def any_of(value, numbers):
 
 
 def first_cause(faults: dict[Cause, object]):
-    """The lowest cause whose condition holds, NONE otherwise."""
+    """Return the lowest cause whose condition holds, NONE if none does. ``faults``: cause -> condition."""
     result = Const(Cause.NONE, CAUSE_WIDTH)
     for cause in sorted(faults, reverse=True):
         result = Mux(faults[cause], Const(cause, CAUSE_WIDTH), result)
@@ -58,28 +58,33 @@ class InstructionView:
         self.simd_opcode = self.sub[len(SUB_REGISTERS) * width:]
 
     def field(self, opcode: Opcode, name: str):
-        """The operand that a field of this opcode lies in."""
+        """Return the operand in which a field of this opcode lies."""
         return self.operands[operand_of(opcode, name)]
 
     def flag(self, opcode: Opcode, name: str):
+        """Return the bit of a flag of this opcode."""
         return self.flags[flag_bit(opcode, name)]
 
     def address(self, operand: int):
+        """Return the address in an address operand."""
         return self.operands[operand][:self.isa.address_widths[operand]]
 
     def stride_log2(self, operand: int):
+        """Return the log2 of the stride in an address operand."""
         width = self.isa.address_widths[operand]
         return self.operands[operand][width:width + self.isa.stride_widths[operand]]
 
     def opcode_is(self, opcode: Opcode):
+        """Return whether the instruction has this opcode."""
         return self.opcode == opcode
 
     def flow_is(self, *flows: DataFlow):
+        """Return whether the instruction is a DataMove with one of these flows."""
         return self.opcode_is(Opcode.DATA_MOVE) & any_of(self.flags, [int(flow) for flow in flows])
 
 
 def form_faults(arch: Arch, view: InstructionView, in_loop) -> dict[Cause, object]:
-    """Everything that can be said without addresses: cause -> condition. ``in_loop``: a loop body is expected."""
+    """Return all faults that show without addresses: cause -> condition. ``in_loop``: a loop body is expected."""
     isa = view.isa
     simd = view.opcode_is(Opcode.SIMD)
     register, body = (view.field(opcode, name) for opcode, name in (
@@ -99,6 +104,7 @@ def form_faults(arch: Arch, view: InstructionView, in_loop) -> dict[Cause, objec
 
 
 def _flags_fault(isa: Isa, view: InstructionView, in_loop):
+    """Return whether the flags are illegal for the opcode; within a loop body SIMD may have any flags."""
     fault = Const(0, 1)
     for opcode in isa.opcodes():
         legal = any_of(view.flags, isa.legal_flags(opcode))
@@ -109,6 +115,7 @@ def _flags_fault(isa: Isa, view: InstructionView, in_loop):
 
 
 def _reserved_fault(isa: Isa, view: InstructionView):
+    """Return whether a bit is set that no field of the opcode uses."""
     fault = Const(0, 1)
     everything = (1 << 8 * isa.instruction_bytes) - 1
     for opcode in isa.opcodes():
@@ -118,6 +125,7 @@ def _reserved_fault(isa: Isa, view: InstructionView):
 
 
 def _value_fault(arch: Arch, isa: Isa, view: InstructionView):
+    """Return whether a Configure's value is not allowed for its register."""
     number, value = view.field(Opcode.CONFIGURE, "register"), view.field(Opcode.CONFIGURE, "value")
     fault = Const(0, 1)
     for register, spec in isa.registers.items():
@@ -133,6 +141,7 @@ def _value_fault(arch: Arch, isa: Isa, view: InstructionView):
 
 
 def _table_fault(arch: Arch, view: InstructionView):
+    """Return whether a LoadLUT or LoadActivationTable names a table that there is not."""
     fault = view.opcode_is(Opcode.LOAD_LUT) & (view.field(Opcode.LOAD_LUT, "table") > arch.lut_count)
     if arch.activation_tables:
         table = view.field(Opcode.LOAD_ACTIVATION_TABLE, "table")
@@ -142,6 +151,7 @@ def _table_fault(arch: Arch, view: InstructionView):
 
 
 def _simd_register_fault(arch: Arch, view: InstructionView):
+    """Return whether a SIMD instruction uses a register that there is not."""
     most = arch.simd_registers_depth
     left, right, destination = (view.simd[name] for name in ("left", "right", "destination"))
     if arch.simd_registers_depth + 1 == 1 << len(left) and not arch.lut_count:

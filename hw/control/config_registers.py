@@ -12,10 +12,10 @@ from weft.hw.contract.registers import Register
 
 
 class ConfigRegisters(wiring.Component):
-    """``write`` sets register ``number`` to ``value`` at the end of the cycle; values are legal.
+    """The Configure registers. ``write`` sets register ``number`` to ``value`` at the end of the cycle.
 
-    One output for each register, under its lower-case name. The program counter is kept by the decoder, not here.
-    """
+    The value must be legal. Each register is an output under its lower-case name. The decoder keeps the program
+    counter, so it is not here."""
 
     def __init__(self, arch: Arch, number_width: int, value_width: int) -> None:
         self.specs = {register: spec for register, spec in register_table(arch).items()
@@ -26,6 +26,7 @@ class ConfigRegisters(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: a register behind each output."""
         m = Module()
         for register in self.specs:
             output: Signal = getattr(self, register.name.lower())

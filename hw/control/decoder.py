@@ -1,12 +1,12 @@
-"""Instructions in, decoded instructions out, one a cycle; stops before an illegal one.
+"""The decoder takes instructions and gives decoded ones, one a cycle; it stops before an illegal one.
 
-Five stages. *Read*: an instruction and its number, what is wrong with its form found on the way in; Configure
-registers are read and written. *Multiply* and *sum*: bases, sizes, strides, rows and pitches become last addresses, in
-as many bits as an operand's address has and one that says whether more would be needed. *Check*: these against the
-memories' depths. *Give*: what is legal, to the interlock.
-Each stage captures what the configuration was when its instruction passed, so a later Configure changes nothing
-behind it.
-"""
+It has five stages. *Read*: it holds an instruction and its number, and the faults of its form, found on the way in;
+Configure registers are read and written. *Multiply* and *sum*: bases, sizes, strides, rows and pitches become last
+addresses, in as many bits as an operand's address has, and a bit that says whether more would be needed. *Check*: last
+addresses are compared with the memories' depths. *Give*: a legal instruction goes to the interlock.
+
+Each stage holds the configuration as it was when its instruction was read, so a later Configure does not change the
+instructions before it."""
 
 from __future__ import annotations
 
@@ -35,17 +35,18 @@ assert operand_of(Opcode.MAT_MUL, "size") == operand_of(Opcode.DATA_MOVE, "size"
 
 WINDOWS = (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
 REGISTER_WIDTH = max(Register).bit_length()
-"""Bits of a Configure register's number."""
+"""The bits of a Configure register's number."""
 
 
 class Decoder(wiring.Component):
-    """i: raw instructions. o: legal ones decoded; NoOp and Configure end here.
+    """``i``: raw instructions. ``o``: decoded legal ones, DECODE_LATENCY cycles later; NoOp and Configure end here.
 
-    ``fault`` stays high from an illegal instruction on, with ``cause`` and ``fault_program_counter``; then nothing more
-    is taken or given until a reset. ``halt`` does the same from outside. ``drained``: nothing is outstanding behind o.
-    ``accepted`` and ``retired`` pulse as an instruction comes in and leaves legal; ``program_counter`` is the number
-    of the next instruction. Latency: DECODE_LATENCY from i to o.
-    """
+    ``fault`` stays high from an illegal instruction on, with ``cause`` and ``fault_program_counter``; then nothing
+    more is taken or given until a reset. ``halt`` stops the decoder likewise from outside. ``drained``: nothing is
+    outstanding behind ``o``. ``busy``: an instruction is inside. ``accepted`` and ``retired`` pulse when an
+    instruction comes in and when it leaves as legal; ``program_counter`` is the number of the next instruction.
+    ``windows``: the places of the two DRAM windows, in blocks of 64 KiB. ``timeout``, ``tracepoint`` and
+    ``sample_interval``: values of Configure registers."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch, self.isa, self._size_width = arch, Isa(arch), size_m1_width(arch)
@@ -59,7 +60,9 @@ class Decoder(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # i -> read: form, Configure -> multiply: products -> sum: last addresses -> check: depths -> give -> o
+        """Return the circuit.
+
+        Flow: i -> read: form, Configure -> multiply: products -> sum: last addresses -> check: depths -> give -> o."""
         m = Module()
         multiply, add, check = self._stages()
         travels = multiply.shape().members
@@ -108,7 +111,7 @@ class Decoder(wiring.Component):
         return m
 
     def _stages(self) -> list[Signal]:
-        """Registers of the stages multiply, sum and check."""
+        """Return the registers of the stages multiply, sum and check."""
         issue, size = issue_layout(self._arch), self._size_width
         # Beside the decoded instruction each stage holds the form's cause and the terms of its last addresses.
         travels = {"issue": issue, "cause": CAUSE_WIDTH, "oversize": 1, "flat1": 1, "far_dram0": 1, "far_dram1": 1,
@@ -127,7 +130,10 @@ class Decoder(wiring.Component):
 
     # -- read ------------------------------------------------------------------------------------------------------
     def _read(self, m: Module, raw, forms, leaves, out) -> None:
-        """``forms``: what is wrong with the form outside a loop body and within one."""
+        """Decode the instruction of the stage *read* into ``out`` when it ``leaves``.
+
+        Configure registers and the loop's state are updated then. ``forms``: the faults of its form, outside a loop
+        body and within one."""
         view = InstructionView(self.isa, raw)
         register = view.field(Opcode.CONFIGURE, "register")[:REGISTER_WIDTH]  # where it is legal
         value = view.field(Opcode.CONFIGURE, "value")
@@ -162,10 +168,11 @@ class Decoder(wiring.Component):
             ]
 
     def _oversize(self, raw):
+        """Return whether a size has bits beyond those of ``size_m1_width``."""
         return raw[self._size_width:].any() if len(raw) > self._size_width else Const(0, 1)
 
     def _addresses(self, view: InstructionView, registers, out) -> list:
-        """Operands, their pitches, and which memories they are in."""
+        """Return statements for the operands, their pitches, and the memories that they are in."""
         issue, zeroes = out.issue, view.flag(Opcode.MAT_MUL, "zeroes")
         mat_mul = view.opcode_is(Opcode.MAT_MUL)
         move, simd = view.opcode_is(Opcode.DATA_MOVE), view.opcode_is(Opcode.SIMD)
@@ -185,7 +192,9 @@ class Decoder(wiring.Component):
         ]
 
     def _sizes(self, view, registers, out, in_loop, loop_iterations, loop_oversize) -> list:
-        """``size``: vectors - 1 along the stride. Zeroes shifted in beyond a full column change nothing: clamped."""
+        """Return statements for an operation's sizes. ``size``: vectors - 1 along the stride.
+
+        A LoadWeight of zeros longer than the column does what one of a whole column does, so its size is clamped."""
         mat_mul, move = view.opcode_is(Opcode.MAT_MUL), view.opcode_is(Opcode.DATA_MOVE)
         load, simd = view.opcode_is(Opcode.LOAD_WEIGHT), view.opcode_is(Opcode.SIMD)
         lut, loop = view.opcode_is(Opcode.LOAD_LUT), view.opcode_is(Opcode.SIMD_LOOP)
@@ -207,13 +216,14 @@ class Decoder(wiring.Component):
         ]
 
     def _one_size(self, view: InstructionView):
-        """Vectors - 1 of what has no size of its own."""
+        """Return vectors - 1 of an instruction without a size field: those that its opcode loads, or one vector."""
         size: Value | int = 0
         for opcode, vectors in self._arch.parameter_loads.items():
             size = Mux(view.opcode_is(opcode), vectors - 1, size)
         return size
 
     def _details(self, view: InstructionView, registers, issue, in_loop, loop_left) -> list:
+        """Return statements for the fields of ``issue`` that are neither addresses nor sizes."""
         dram0 = view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)
         kind = Mux(view.opcode_is(Opcode.SIMD_LOOP), SimdKind.LOOP.value,
                    Mux(view.opcode_is(Opcode.LOAD_LUT), SimdKind.LOAD_LUT.value, SimdKind.INSTRUCTION.value))
@@ -230,7 +240,7 @@ class Decoder(wiring.Component):
         ]
 
     def _parameters(self, view: InstructionView, registers, issue) -> list:
-        """What the Configure registers say about quantization parameters, and which of them are loaded."""
+        """Return statements for quantization parameters: those in Configure registers, and which of them are loaded."""
         held = {field: getattr(registers, register.name.lower())
                 for field, register in field_registers(self._arch).items()}
         if Opcode.LOAD_ACTIVATION_TABLE in self._arch.parameter_loads:  # the table that is loaded, or looked up in
@@ -242,7 +252,9 @@ class Decoder(wiring.Component):
 
     # -- multiply and sum -------------------------------------------------------------------------------------------
     def _multiply(self, m: Module, multiply, add) -> None:
-        """How far an operand reaches: (size - 1) x stride ``along`` a row, (rows - 1) x pitch ``across``, in parts."""
+        """Compute the terms of each operand's reach, in vectors.
+
+        ``along`` is (size - 1) x stride within a row, ``across`` is (rows - 1) x pitch, in partial products."""
         sizes = multiply.size, Mux(multiply.flat1, 0, multiply.size)
         for index, size in enumerate(sizes):
             operand = multiply.issue[f"operand{index}"]
@@ -251,7 +263,7 @@ class Decoder(wiring.Component):
                          *(add[f"across{index}_{part}"].eq(product) for part, product in enumerate(products))]
 
     def _last(self, add, index: int) -> Value:
-        """The last address of an operand: in its bits, and whether it lies beyond them. Carries of the sum may too."""
+        """Return an operand's last address in its own bits, and a bit that says whether it lies beyond them."""
         operand = add.issue[f"operand{index}"]
         width = len(operand.base)
         parts = [add[name] for name in add.shape().members if name.startswith(f"across{index}_")]
@@ -262,7 +274,9 @@ class Decoder(wiring.Component):
 
     # -- check and give --------------------------------------------------------------------------------------------
     def _check(self, m: Module, check, valid, ready, give) -> None:
-        """Last addresses against depths; a fault stops, a legal instruction goes on."""
+        """Compare last addresses with depths.
+
+        A fault stops the decoder; a legal instruction goes to the stage *give*."""
         arch, issue = self._arch, check.issue
         last0, last1 = check.last0, check.last1
         on_chip1 = issue.range1 & ~check.far_dram0 & ~check.far_dram1
@@ -298,7 +312,7 @@ class Decoder(wiring.Component):
             ]
 
     def _give(self, m: Module, given, halted) -> None:
-        """NoOp and Configure end here."""
+        """Give a legal instruction to the interlock; NoOp and Configure end here."""
         m.d.comb += [
             self.o.payload.eq(given.payload.issue), self.o.valid.eq(given.valid & given.payload.to_unit & ~halted),
             given.ready.eq((~given.payload.to_unit | self.o.ready) & ~halted),
@@ -307,7 +321,7 @@ class Decoder(wiring.Component):
 
 
 def unit_of(view: InstructionView, arch: Arch) -> dict[str, Value]:
-    """For each unit, whether an instruction goes to it: NoOp and Configure go to none."""
+    """Return, for each unit, whether an instruction goes to it: NoOp and Configure go to none."""
     absent = PARAMETER_LOADS - set(arch.parameter_loads)
     goes = [*((unit, view.opcode_is(opcode)) for opcode, unit in UNIT_OF_OPCODE.items() if opcode not in absent),
             *((unit, view.flow_is(flow)) for flow, unit in unit_of_flow(arch).items())]

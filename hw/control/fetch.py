@@ -15,21 +15,20 @@ from weft.hw.parts.gearbox import Gearbox, StreamFifo
 
 
 class Fetch(wiring.Component):
-    """Cuts beats, first byte lowest, into instructions.
+    """Cut beats, first byte lowest, into instructions.
 
-    ``stream``: the AXI4-Stream slave; ``program``: the same beats from the ProgramReader. ``last`` ends a program:
-    bytes after its last whole instruction are dropped, the next program starts aligned. ``keep`` counts only with
-    ``last`` (contiguous low bytes). When both offer beats, the program goes first; once its first beat was taken, the
-    stream waits for its last one. While the stream's program has not ended, a program waits for a moment in which no
-    byte is inside, so that it never cuts an instruction.
-    ``discard``: all beats are taken and thrown away, what is inside is forgotten (an instruction on offer is
-    withdrawn).
-    ``instruction``: one a cycle where a beat holds one or more, else one as soon as its last byte is there.
+    ``stream``: the AXI4-Stream slave. ``program``: beats of the same form from the ProgramReader. ``last`` ends a
+    program: bytes after its last whole instruction are dropped, and the next program starts aligned. ``keep`` counts
+    only with ``last`` (contiguous low bytes). If both offer beats, the program goes first; once its first beat was
+    taken, the stream waits for its last one. If a program comes while the stream's has not ended, it waits for a moment
+    in which no byte is inside, so that it never cuts an instruction.
+
+    ``discard``: all beats are taken and thrown away, and what is inside is forgotten (an instruction on offer is
+    withdrawn). ``instruction``: one a cycle if a beat holds one or more, else one as soon as its last byte is there.
     ``busy``: a beat or a whole instruction is inside.
 
-    Latency: 2 cycles from the beat that completes an instruction (1 where each beat is one instruction). ``ready`` of
-    the beats depends on no other port but ``discard`` and the beats' valid in the same cycle.
-    """
+    Latency: 2 cycles from the beat that completes an instruction (1 if each beat is one instruction). ``ready`` of
+    the beats depends on no other port but ``discard`` and the beats' valid in the same cycle."""
 
     def __init__(self, arch: Arch) -> None:
         self._beat_bytes, self._instruction_bytes = arch.stream_width // 8, Isa(arch).instruction_bytes
@@ -40,6 +39,7 @@ class Fetch(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: program or stream -> a FIFO of beats -> a gearbox -> instructions."""
         m = Module()
         unit_bytes = math.gcd(self._beat_bytes, self._instruction_bytes)
         beat_units = self._beat_bytes // unit_bytes
@@ -62,7 +62,7 @@ class Fetch(wiring.Component):
         return m
 
     def _select(self, m: Module, beats, aligned) -> None:
-        """One beat a cycle from the program or the stream. ``aligned``: no byte is inside."""
+        """Pass one beat a cycle from the program or the stream on to ``beats``. ``aligned``: no byte is inside."""
         inside_program, inside_stream, choose_program = Signal(), Signal(), Signal()
         m.d.comb += [
             choose_program.eq(inside_program | (self.program.valid & (aligned | ~inside_stream))),

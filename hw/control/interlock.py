@@ -1,11 +1,10 @@
-"""Keeps the sequential meaning: an operation starts when everything before it that it conflicts with is done.
+"""The interlock keeps the sequential meaning: an operation starts when earlier ones that conflict with it are done.
 
 For every unit a *tracker* remembers the address ranges of its operations that were issued and are not done. A new
-operation is compared with all of them in one cycle. For each other unit it notes the newest operation that it conflicts
-with. Then it waits in its own unit's queue until those are done, so that a conflict never holds the decoder. Each unit
-runs its own operations in order. Weights have no address range: LoadWeight and MatMul take turns among themselves
-(``turns`` of an operation, which the decoder counts).
-"""
+operation is compared with all of them in one cycle. For each other unit it notes the newest operation that it
+conflicts with. Then it waits in its own unit's queue until those are done, so that a conflict never holds the
+decoder. Each unit runs its own operations in order. Weights have no address range: LoadWeight and MatMul take turns
+among themselves (``turns`` of an operation, which the decoder counts)."""
 
 from __future__ import annotations
 
@@ -24,29 +23,31 @@ from weft.hw.parts.operations import window_width
 
 
 def queued_together(arch: Arch) -> tuple[str, ...]:
-    """Units whose queued operations lie in one memory. SIMD's has its own: short SIMD instructions need one a cycle."""
+    """Return the units whose queued operations share one memory.
+
+    SIMD has a memory of its own, since short SIMD instructions need one operation a cycle."""
     return tuple(name for name in unit_names(arch) if name != "simd")
 
 
 def window_of(unit: str, operation, windows):
-    """Of the two DRAM windows the one that an operation of a DRAM unit moves to or from."""
+    """Return the place of the DRAM window that an operation of a DRAM unit moves to or from, in blocks of 64 KiB."""
     if "dram1" in operation.shape().members:
         return Mux(operation.dram1, windows[1], windows[0])
     return windows[int(unit.startswith("dram1"))]
 
 
 class Interlock(wiring.Component):
-    """i: decoded instructions in program order, one a cycle. Per unit: a stream of operations that may start, and
-    ``done`` pulses back, in order. ``idle``: nothing outstanding.
-    ``windows``: the decoder's, which every operation of a DRAM unit is given: they stand still until ``idle``.
+    """``i``: decoded instructions in program order, one a cycle; out come, for each unit, operations that may start.
 
-    ``issued``, ``started``: bit k pulses as unit k of ``UNIT_NAMES`` is given an operation to wait for, and as it takes
-    one. ``faulting`` (of ``dram_units``, one-hot): ``faulting_program_counter`` is that of its oldest outstanding one,
-    ``blamed_dram1`` (on a shared port) whether that is in DRAM1.
-    Latency: ISSUE_LATENCY (SIMD: SIMD_ISSUE_LATENCY) from i taken to the unit's stream valid when nothing conflicts and
-    no other queue fetches; 1 + FETCH_LATENCY (SIMD: 1) from one operation of a unit taken to the next. With register
-    slices a cycle more but for SIMD.
-    """
+    Each unit's ``done`` pulses come back, in order. ``idle``: nothing is outstanding. ``windows``: the decoder's; every
+    operation of a DRAM unit gets its one, as they do not change before ``idle``. ``issued`` and ``started``: bit k
+    pulses when unit k of ``UNIT_NAMES`` is issued an operation, and when it takes one. ``faulting`` (of ``dram_units``,
+    one-hot) selects a unit; ``faulting_program_counter`` is the number of the unit's oldest outstanding instruction,
+    and ``blamed_dram1`` (on a shared port) says whether this one is in DRAM1.
+
+    Latency: ISSUE_LATENCY (SIMD: SIMD_ISSUE_LATENCY) from ``i`` taken to the unit's stream valid, if nothing
+    conflicts and no other queue fetches; 1 + FETCH_LATENCY (SIMD: 1) from one operation of a unit taken to the next.
+    With register slices it is one cycle more, except for SIMD."""
 
     def __init__(self, arch: Arch, layouts: dict[str, data.StructLayout]) -> None:
         self._arch, self._layouts = arch, layouts
@@ -60,6 +61,7 @@ class Interlock(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: a tracker and a queue for each unit, the queues' memories, and the program counters."""
         m = Module()
         ranges = range_layout(self.i.payload.shape())
         names = unit_names(self._arch)
@@ -96,8 +98,9 @@ class Interlock(wiring.Component):
             m.d.comb += [queues[name].reserve.eq(taken), trackers[name].push.eq(taken)]
 
     def _track_ranges(self, m: Module, trackers: dict) -> None:
-        """A tracker keeps an operation's own ranges; of a SIMD loop the last body operation stands for the whole
-        body."""
+        """Give each tracker the ranges of its operation.
+
+        In a SIMD loop the last instruction of the body carries the ranges of the whole body."""
         ranges, width = range_of(self.i.payload), self._arch.accumulator_address_width
         for name, tracker in trackers.items():
             if name != "simd" or not self._arch.simd_loop_depth:
@@ -124,7 +127,7 @@ class Interlock(wiring.Component):
             m.d.comb += [trackers["simd"].ranges.accumulators0.eq(0), trackers["simd"].ranges.range1.eq(0)]
 
     def _queue(self, m: Module, name: str, trackers: dict) -> UnitQueue:
-        """One unit's queue, its waits filled by the trackers and ended by what is done."""
+        """Return one unit's queue: trackers fill its waits, and what is done ends them."""
         watched = watched_by(self._arch, name)
         m.submodules[f"{name}_queue"] = queue = UnitQueue(
             depths(self._arch, name).queue, {other: trackers[other].depth for other in watched}, refill=name == "simd")
@@ -143,7 +146,7 @@ class Interlock(wiring.Component):
         return queue
 
     def _store(self, m: Module, names: tuple[str, ...], queues: dict) -> None:
-        """The memory of these units' queues."""
+        """Make the memory that keeps the queued operations of these units."""
         layout = queued_layout(self._arch, names)
         memory = OperationMemory(layout, tuple(depths(self._arch, name).queue for name in names))
         m.submodules["simd_operations" if "simd" in names else "operations"] = memory
@@ -158,7 +161,7 @@ class Interlock(wiring.Component):
             ]
 
     def _program_counters(self, m: Module, trackers: dict) -> None:
-        """Those of the DRAM units' outstanding operations; on a shared port with the window that each is in."""
+        """Keep the program counters of the DRAM units' outstanding operations, on a shared port with their windows."""
         units = dram_units(self._arch)
         depth, place = blamed_depth(self._arch), self.i.payload.program_counter
         if self._arch.shared_dram:

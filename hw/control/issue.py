@@ -22,7 +22,7 @@ from weft.hw.parts.operations import (
 
 
 def operand_layout(arch: Arch, width: int) -> data.StructLayout:
-    """An address operand: a walk, and the last address it reaches."""
+    """Return the layout of an address operand: a walk, and the last address it reaches."""
     return data.StructLayout({
         "base": unsigned(width), "stride_log2": unsigned(stride_log2_width(arch)), "pitch": unsigned(width),
         "last": unsigned(width),
@@ -30,12 +30,12 @@ def operand_layout(arch: Arch, width: int) -> data.StructLayout:
 
 
 def issue_layout(arch: Arch) -> data.StructLayout:
-    """``unit``: the unit that it is for, one-hot: each unit reads one bit. ``local0``, ``accumulators0``: operand 0 is
-    a range of that memory; ``range1``: operand 1 is a range.
+    """Return the layout of a decoded instruction.
 
-    ``in_loop``: a SIMD of a loop body, ``loop_last`` its last one. ``turns``: of LoadWeight and MatMul. ``dram1``,
-    where both windows share a port: a DRAM unit's operand 1 lies in DRAM1.
-    """
+    ``unit``: the unit that executes it, one-hot, so that each unit reads one bit. ``local0``, ``accumulators0``:
+    operand 0 is a range of that memory. ``range1``: operand 1 is a range. ``in_loop``: it is a SIMD of a loop body;
+    ``loop_last``: the last one. ``turns``: the order of LoadWeights and MatMuls, see :func:`turns_layout`.
+    ``dram1``, if both windows share a port: a DRAM unit's operand 1 lies in DRAM1."""
     isa = Isa(arch)
     return data.StructLayout({
         "unit": unit_choice(arch), "program_counter": unsigned(32),
@@ -54,19 +54,19 @@ def issue_layout(arch: Arch) -> data.StructLayout:
 
 
 def unit_choice(arch: Arch) -> data.StructLayout:
-    """One of the units, or none."""
+    """Return the layout of a choice among the units: one bit each, at most one of them set."""
     return data.StructLayout(dict.fromkeys(unit_names(arch), 1))
 
 
 OPERANDS = ("operand0", "operand1")
 SIMD_FIELDS = ("simd_kind", "sub", "body_m1", "table")
+"""The fields of an issue that only SIMD's operations use."""
 TILE_FIELDS = ("rows_m1", "swap", "turns", "cache")
-"""Fields of an issue that only SIMD's operations are made of, and those that only the others are made of; on a shared
-DRAM port also ``dram1``."""
+"""The fields of an issue that only operations of units other than SIMD use; with a shared DRAM port also ``dram1``."""
 
 
 def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
-    """What a queue keeps of an issue: all that the operations of these units are made of."""
+    """Return the layout of what a queue keeps of an issue: all that the operations of these units are made of."""
     issue, simd = issue_layout(arch), "simd" in units
     operand = ("base", "stride_log2") if simd else ("base", "stride_log2", "pitch")
     operands = {name: data.StructLayout({field: issue[name].shape[field].shape for field in operand})
@@ -79,8 +79,9 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
 
 
 def fill_queued(queued, issue) -> list:
-    """Statements that fill a :func:`queued_layout` from a decoded instruction. LoadWeight walks backwards, from its
-    last."""
+    """Return statements that fill a :func:`queued_layout` from a decoded instruction.
+
+    LoadWeight walks backwards, so its base is its last address."""
     walks = [queued[name][field].eq(issue[name][field])
              for name in OPERANDS for field in queued[name].shape().members if (name, field) != ("operand0", "base")]
     return [

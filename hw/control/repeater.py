@@ -17,16 +17,14 @@ from weft.hw.parts.slices import RegisterSlice, Stage
 
 
 class Repeater(wiring.Component):
-    """Expands each legal Repeat. Every other word goes through as it is, an illegal Repeat too.
+    """Expand each legal Repeat; every other word goes through as it is, an illegal Repeat too.
 
     ``i``: words. ``o``: instructions. ``busy``: a Repeat is under way, or an instruction is on offer. A reset forgets
-    what was before.
+    all earlier instructions.
 
-    A word goes through in 1 cycle, one a cycle. The first instruction of a Repeat is on offer REPEAT_LATENCY after the
-    Repeat was taken, then one comes a cycle, and the next word is taken in the cycle behind the one in which the last
-    of them went to where it is on offer. ``i.ready`` follows ``o.ready`` in the same cycle, with ``register_slices``
-    a cycle later.
-    """
+    A word goes through in 1 cycle, one a cycle. The first instruction of a Repeat is on offer REPEAT_LATENCY after
+    the Repeat was taken, then one comes a cycle. The next word is taken in the cycle after the last of them entered
+    the output register. ``i.ready`` follows ``o.ready`` in the same cycle, with ``register_slices`` a cycle later."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch, self.isa = arch, Isa(arch)
@@ -34,8 +32,9 @@ class Repeater(wiring.Component):
         super().__init__({"i": In(words), "o": Out(words), "busy": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
-        # a word, or a step of the history -> the instruction -> give -> o
-        #                                  -> its step -> history
+        """Return the circuit.
+
+        Flow: a word, or a step of the history -> the instruction -> give -> o -> its step -> history."""
         m = Module()
         shape = self.i.payload.shape()
         m.submodules.history = history = StepHistory(self._arch)
@@ -66,8 +65,10 @@ class Repeater(wiring.Component):
         return m
 
     def _latest(self, m: Module, source: InstructionView, keep, instruction) -> list:
-        """Operands 0 and 1 of the latest instruction of this one's kind, which is the latest from now on if ``keep``.
-        Configure has none."""
+        """Return operands 0 and 1 of the latest instruction of this one's kind.
+
+        They are zeros for the first of a kind, and for Configure. If ``keep``, ``instruction`` is the latest of its
+        kind from now on."""
         steps = ~source.opcode_is(Opcode.CONFIGURE)
         kind, known = Signal(range(KINDS)), Signal(KINDS)
         width, both = self.isa.operand_offsets[1], self.isa.operand_offsets[2]
@@ -84,12 +85,11 @@ class Repeater(wiring.Component):
 
 
 class StepHistory(wiring.Component):
-    """The latest ``repeat_depth`` steps, and those of them that a Repeat takes again.
+    """The latest ``repeat_depth`` steps, and the reading of those that a Repeat uses again.
 
-    ``keep``: ``step`` is one more. ``kept``: how many there are. ``start``, only while not ``busy``: ``o`` gives
-    ``count_m1`` + 1 steps, from the one ``distance_m1`` + 1 back on. Each of these must be kept again in the cycle in
-    which it is taken: steps further on may be among them.
-    """
+    ``keep``: ``step`` is added. ``kept``: the number of steps that there are. ``start``, only while not ``busy``:
+    ``o`` gives ``count_m1`` + 1 steps, from the one ``distance_m1`` + 1 steps back on. Each of these must be kept
+    again in the cycle in which it is taken, since later ones of the same Repeat may read it."""
 
     def __init__(self, arch: Arch) -> None:
         isa = Isa(arch)
@@ -102,7 +102,7 @@ class StepHistory(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # start -> reading: a place a cycle -> fetched: the memory's output -> o
+        """Return the circuit: start -> reading: a place a cycle -> fetched: the memory's output -> o."""
         m = Module()
         m.submodules.steps = memory = Memory(shape=self._step, depth=self._depth, init=[])
         write, read = memory.write_port(), memory.read_port()

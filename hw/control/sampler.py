@@ -20,11 +20,10 @@ SHOWN = data.StructLayout(dict.fromkeys(HANDSHAKES, HANDSHAKE))
 
 
 def watch(m: Module, sampler: Sampler, instruction, operations: dict, reads: Iterable, writes: Iterable) -> None:
-    """Connect the handshakes that a sample shows: who has an operation to start, and who takes it.
+    """Connect to the sampler the handshakes that a sample shows: who offers an operation or access, and who takes it.
 
-    ``instruction``: the stream into the decoder; ``operations``: unit -> the stream of operations it may start;
-    ``reads``, ``writes``: the units' ports of local memory.
-    """
+    ``instruction``: the stream into the decoder. ``operations``: unit -> the stream of operations it may start.
+    ``reads``, ``writes``: the units' ports of local memory."""
     def any_of(*streams, counts=lambda stream: Const(1, 1)) -> tuple[Value, Value]:
         return (Cat(*(stream.valid & counts(stream) for stream in streams)).any(),
                 Cat(*(stream.valid & stream.ready & counts(stream) for stream in streams)).any())
@@ -48,14 +47,14 @@ def watch(m: Module, sampler: Sampler, instruction, operations: dict, reads: Ite
 
 
 class Sampler(wiring.Component):
-    """Every ``interval`` cycles, one word: ``program_counter`` and the ``handshakes`` of that cycle.
+    """Every ``interval`` cycles, send one word: ``program_counter`` and the ``handshakes`` of that cycle.
 
-    ``samples``: AXI4-Stream of 64-bit words, ``last`` on every ``sample_block_size``-th. The machine never waits: a
-    sample that finds the word before it still not taken is dropped, and does not count in the block.
+    ``samples``: AXI4-Stream of 64-bit words, with ``last`` on every ``sample_block_size``-th. The machine never waits:
+    if the word before has not been taken yet, a sample is dropped and does not count in the block.
+
     ``interval`` 0: no samples. A block that was begun is then filled up with invalid samples (program counter all
     ones, handshakes zero), one a cycle as they are taken, so that its ``last`` comes; after that nothing is sent.
-    The first sample comes ``interval`` cycles after the interval was set from 0. Latency: 1 cycle.
-    """
+    The first sample comes ``interval`` cycles after the interval was set from 0. Latency: 1 cycle."""
 
     LATENCY = 1
 
@@ -67,6 +66,7 @@ class Sampler(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: a count of cycles, and the word that is sent."""
         m = Module()
         word, off = self.samples.payload, self.interval == 0
         waited, due, send = Signal(INTERVAL_WIDTH), Signal(), Signal()

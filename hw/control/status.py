@@ -1,4 +1,4 @@
-"""What a machine tells of itself: the supervisor finds it out, the core hands it on, the control registers show it."""
+"""The status of a machine: the supervisor finds it out, the core hands it on, the control registers show it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from weft.hw.contract.causes import CAUSE_WIDTH
 
 
 class MachineStatus(wiring.Signature):
-    """``error``: stopped by one, and drained; ``cause`` (``Cause``) and ``error_program_counter`` say which.
-    ``program_counter``: number of the next instruction.
-    ``idle``: nothing is under way; ``running``: something is. ``done``: a program ended and drained, until the next
-    instruction. ``timed_out``, ``traced``: the timeout and tracepoint flags, kept until reset or start. ``cycles``:
-    from the first instruction accepted since reset or start to the last cycle in which the machine ran;
-    ``instructions``: retired since then; both a cycle behind.
-    """
+    """The signals that tell the state of a machine.
+
+    ``error``: an error stopped it, and it has drained; ``cause`` (``Cause``) and ``error_program_counter`` say
+    which. ``program_counter``: the number of the next instruction. ``idle``: nothing is under way; ``running``:
+    something is. ``done``: a program ended and drained; it stays high until the next instruction. ``timed_out``,
+    ``traced``: the timeout and tracepoint flags, kept until reset or start. ``cycles``: from the first instruction
+    accepted since reset or start to the last cycle in which the machine ran. ``instructions``: those retired since
+    then. Both counts are a cycle late."""
 
     def __init__(self) -> None:
         super().__init__({

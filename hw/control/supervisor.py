@@ -1,4 +1,4 @@
-"""Watches the machine: running, idle, done, stopped by an error, timeout, tracepoint, counters."""
+"""The supervisor watches the machine: running, idle, done, stopped by an error, timeout, tracepoint, counters."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ BUS_CAUSES = {
     "dram_write": (Cause.DRAM0_WRITE_RESPONSE, Cause.DRAM1_WRITE_RESPONSE),
     "program": (Cause.PROGRAM_READ_RESPONSE,),
 }
-"""Who can meet an error response, and the cause it raises; where two windows share a port, that of each window."""
+"""Who can meet an error response -> the cause it raises; if two windows share a port, the cause of each window."""
 
 
 def bus_causes(arch: Arch) -> dict[str, tuple[Cause, ...]]:
-    """``BUS_CAUSES`` of those that this machine has."""
+    """Return ``BUS_CAUSES`` for the units that this machine has."""
     return {name: BUS_CAUSES[name] for name in (*dram_units(arch), "program")}
 
 
 class Supervisor(wiring.Component):
-    """Inputs: ``fault`` with cause and program counter from the decoder; ``{name}_error`` pulses from the buses, with
-    ``faulting_program_counter`` for the one that counts, ``faulting`` (one-hot), and on a shared port ``blamed_dram1``:
-    whether that is an operation in DRAM1; ``fetching``, ``decoding``, ``executing``: levels, work is there;
-    ``accepted``, ``retired``, ``finished``, ``moved``: pulses, an instruction came in or left the decoder, an operation
-    was done, a vector was read or written; ``start``: a new program begins; ``abort``: stop as after an error, to be
-    reset.
+    """Keep the machine's status and counters, and stop it after an error.
 
-    Outputs: those of :class:`MachineStatus` but the program counter, which the decoder keeps. ``stop``: from the cycle
-    after an error on nothing more is decoded, the rest drains. ``quiet``: stopped, and the program's reads are drained
-    too, so that a reset breaks no bus rule. A machine has timed out when it ran for as many cycles as ``timeout`` says
-    (0: never) without any of those pulses.
-    """
+    Inputs. ``fault``: the decoder met an illegal instruction, with its cause and program counter. ``{name}_error``:
+    pulses from the buses; ``faulting`` (one-hot) answers which of them counts, and ``faulting_program_counter`` and on
+    a shared port ``blamed_dram1`` (it is in DRAM1) tell of this one's instruction. ``fetching``, ``decoding``,
+    ``executing``: levels, there is work. ``accepted``, ``retired``, ``finished``, ``moved``: pulses, an instruction
+    came in or left the decoder, an operation was done, a vector was read or written. ``start``: a new program begins.
+    ``abort``: stop as after an error, to be reset.
+
+    Outputs: those of :class:`MachineStatus` except the program counter, which the decoder keeps. ``stop``: from the
+    cycle after an error on nothing more is decoded, and the rest drains. ``quiet``: the machine is stopped, and the
+    program's reads are drained too, so that a reset breaks no bus rule. A machine has timed out when it ran for
+    ``timeout`` cycles (0: never) without any of those pulses."""
 
     def __init__(self, arch: Arch) -> None:
         self._causes = bus_causes(arch)
@@ -56,6 +57,7 @@ class Supervisor(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: the levels, the first error, progress, and the counters."""
         m = Module()
         working = self.executing | (~self.stop & (self.fetching | self.decoding))
         m.d.comb += [
@@ -69,8 +71,10 @@ class Supervisor(wiring.Component):
         return m
 
     def _errors(self, m: Module) -> None:
-        """Keep the first error. Of several in one cycle that of the earliest instruction: an operation under way on a
-        DRAM port (of these the lowest cause), then the decoder's, then the program's next one, still being read."""
+        """Keep the first error; of several in one cycle the one of the earliest instruction.
+
+        An operation under way on a DRAM port comes first (of these the lowest cause), then the decoder's
+        instruction, then the program's next one, which is still being read."""
         errors = Cat(*(getattr(self, f"{name}_error") for name in self._causes))
         of_dram = Cat(*(getattr(self, f"{name}_error") for name in self._causes if name != "program"))
         decoded_first = self.fault & ~of_dram.any()
@@ -89,7 +93,7 @@ class Supervisor(wiring.Component):
                              self.error_program_counter.eq(self.fault_program_counter)]
 
     def _progress(self, m: Module) -> None:
-        """Done, timeout, tracepoint."""
+        """Set the flags done, timed out and traced."""
         was_running, quiet = Signal(), Signal.like(self.timeout)
         m.d.sync += was_running.eq(self.running)
         with m.If(self.accepted | self.start):
@@ -109,7 +113,7 @@ class Supervisor(wiring.Component):
             ]
 
     def _count(self, m: Module) -> None:
-        """From registers: 64 bits have to be carried."""
+        """Count cycles and retired instructions, from registers, since 64 bits have to be carried."""
         accepted, retired, running = (Signal(name=f"was_{name}") for name in ("accepted", "retired", "running"))
         started, elapsed = Signal(), Signal(64)
         with m.If(self.start):

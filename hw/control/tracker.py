@@ -1,4 +1,4 @@
-"""The operations of one unit that were issued and are not done, and what a new operation has to wait for among them."""
+"""The operations of one unit that were issued and are not done, and which of them a new operation has to wait for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.hw.control.issue import unit_choice
 
 # -- ranges ------------------------------------------------------------------------------------------------------------
 def range_layout(issue: data.Layout) -> data.StructLayout:
-    """What a tracker keeps of an operation."""
+    """Return the layout of what a tracker keeps of an operation: its ranges."""
     widths = [issue[f"operand{index}"].shape["base"].width for index in (0, 1)]
     return data.StructLayout({
         "first0": widths[0], "last0": widths[0], "local0": 1, "accumulators0": 1,
@@ -24,7 +24,7 @@ def range_layout(issue: data.Layout) -> data.StructLayout:
 
 
 def range_of(issue) -> dict:
-    """The fields of :func:`range_layout` from a decoded instruction."""
+    """Return the fields of :func:`range_layout` from a decoded instruction: name -> value."""
     return {
         "first0": issue.operand0.base, "last0": issue.operand0.last,
         "local0": issue.local0, "accumulators0": issue.accumulators0,
@@ -34,8 +34,9 @@ def range_of(issue) -> dict:
 
 
 def operand_valid(ranges, operand: int, memory: Memory):
-    """Whether this operand is a range of ``memory`` (operand 1's memory follows from the unit, or with a shared DRAM
-    port from ``dram1``)."""
+    """Return whether this operand is a range of ``memory``.
+
+    The memory of operand 1 follows from the unit, or with a shared DRAM port from ``dram1``."""
     if operand == 1:
         windows = {Memory.DRAM0: 0, Memory.DRAM1: 1} if "dram1" in ranges.shape().members else {}
         return ranges.range1 & (ranges.dram1 == windows[memory]) if memory in windows else ranges.range1
@@ -43,7 +44,7 @@ def operand_valid(ranges, operand: int, memory: Memory):
 
 
 def overlap(left, left_operand: int, right, right_operand: int, width: int):
-    """Compared in the bits of a memory's address: ranges lie inside their memory."""
+    """Return whether the ranges of two operands overlap, compared in the ``width`` bits of their memory's addresses."""
     def inside(first, last):
         return first[:width] <= last[:width]
 
@@ -52,7 +53,7 @@ def overlap(left, left_operand: int, right, right_operand: int, width: int):
 
 
 def address_width(arch: Arch, memory: Memory) -> int:
-    """Bits that tell the vectors of a memory apart."""
+    """Return the bits of a memory's addresses."""
     if arch.shared_dram and memory in (Memory.DRAM0, Memory.DRAM1):
         return arch.dram_address_width  # one comparison for both windows
     return {Memory.LOCAL: arch.local_address_width, Memory.ACCUMULATORS: arch.accumulator_address_width,
@@ -60,39 +61,38 @@ def address_width(arch: Arch, memory: Memory) -> int:
 
 
 def conflicts(arch: Arch, unit: str, other: str) -> list[tuple[Access, Access]]:
-    """Pairs of accesses of two units that must keep their order."""
+    """Return the pairs of accesses of two units that must keep their order."""
     return [(ours, theirs) for ours in accesses(arch, unit) for theirs in accesses(arch, other)
             if conflict(ours, theirs)]
 
 
 def watched_by(arch: Arch, unit: str) -> tuple[str, ...]:
-    """The other units with which an operation of ``unit`` can conflict over a memory."""
+    """Return the other units with which an operation of ``unit`` can conflict over a memory."""
     return tuple(other for other in unit_names(arch) if other != unit and conflicts(arch, unit, other))
 
 
 # -- trackers ----------------------------------------------------------------------------------------------------------
 def after(pointer, depth: int):
-    """The place behind ``pointer`` in a ring."""
+    """Return the place behind ``pointer`` in a ring of ``depth`` places."""
     return Mux(pointer == depth - 1, 0, pointer + 1)
 
 
 def done_layout(depth: int) -> data.StructLayout:
-    """``happens`` in this cycle, to what is at ``place`` of a ring."""
+    """Return the layout of an event: it ``happens`` in this cycle, to the operation at ``place`` of a ring."""
     return data.StructLayout({"happens": 1, "place": range(depth)})
 
 
 def wait_layout(depth: int) -> data.StructLayout:
-    """Whether to wait (``needed``) until what is at ``place`` of a ring is done."""
+    """Return the layout of a wait: whether it is ``needed``, until the operation at ``place`` of a ring is done."""
     return data.StructLayout({"needed": 1, "place": range(depth)})
 
 
 class Ring(wiring.Component):
-    """Places of operations that begin and end in order. ``push`` fills place ``newest`` (only while ``room``).
+    """Places of operations that begin and end in order; ``push`` fills place ``newest`` (only while ``room``).
 
-    ``done`` empties the oldest place; ``event`` says which. ``hits``: the places that a new operation conflicts with;
-    bits of empty places do not matter. ``wait``, a cycle later: whether one of those places is still used (it is not
-    when that cycle's ``done`` empties it), and the newest of them.
-    """
+    ``done`` empties the oldest place; ``event`` says which. ``hits``: the places that a new operation conflicts
+    with; bits of empty places do not matter. ``wait``, a cycle later: whether one of those places is still used (it
+    is not if that cycle's ``done`` empties it), and the newest of them."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
@@ -102,6 +102,7 @@ class Ring(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: used places, pointers to the oldest and the newest, and the hits of the cycle before."""
         m = Module()
         used, hit = (Signal(self.depth, name=name) for name in ("used", "hit"))
         entering, leaving = (Signal(self.depth, name=name) for name in ("entering", "leaving"))
@@ -122,7 +123,9 @@ class Ring(wiring.Component):
         return m
 
     def _newest_hit(self, m: Module, hit):
-        """The newest place that was hit. One operation enters a cycle, so ``newest`` has not moved since the
+        """Return the newest place that was hit.
+
+        Only one operation enters a cycle, the one that was compared then, so ``newest`` has not moved since the
         comparison."""
         place = Signal(range(self.depth))
         with m.Switch(self.newest):
@@ -138,9 +141,8 @@ class Ring(wiring.Component):
 class Tracker(wiring.Component):
     """The outstanding operations of one unit with their ranges.
 
-    ``push`` with ``ranges`` adds one (only while ``room``) at place ``newest``, ``done`` takes the oldest away.
-    ``wait``: what ``new``, an operation of unit ``new_unit``, offered in the cycle before, has to wait for here.
-    """
+    ``push`` with ``ranges`` adds one (only while ``room``) at place ``newest``; ``done`` takes the oldest away.
+    ``wait``: what the operation ``new`` of unit ``new_unit``, offered in the cycle before, has to wait for here."""
 
     def __init__(self, arch: Arch, unit: str, ranges: data.StructLayout) -> None:
         self._arch, self._unit, self._ranges, self.depth = arch, unit, ranges, depths(arch, unit).outstanding
@@ -151,6 +153,7 @@ class Tracker(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: a ring, the ranges of each place, and the comparisons with the new operation."""
         m = Module()
         m.submodules.ring = ring = Ring(self.depth)
         entries = [Signal(self._ranges, name=f"entry{k}", reset_less=True) for k in range(self.depth)]
@@ -167,7 +170,7 @@ class Tracker(wiring.Component):
         return m
 
     def _asked(self) -> dict[tuple[Access, int], object]:
-        """(our access, their operand) -> whether ``new`` touches the same memory there in a way that conflicts."""
+        """Return (our access, their operand) -> whether ``new`` touches the same memory there in a conflicting way."""
         asked: dict[tuple[Access, int], object] = {}
         for name in unit_names(self._arch):
             if name == self._unit:
@@ -178,7 +181,7 @@ class Tracker(wiring.Component):
         return asked
 
     def _conflict(self, entry, asked: dict):
-        """Whether the new operation conflicts with this entry."""
+        """Return whether the new operation conflicts with this entry."""
         result = Const(0, 1)
         for (ours, theirs), wanted in asked.items():
             width = address_width(self._arch, ours.memory)

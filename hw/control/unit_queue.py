@@ -13,13 +13,13 @@ from weft.hw.parts.select import select
 
 
 class UnitQueue(wiring.Component):
-    """The order of one unit's operations, and what each waits for. Their fields lie in an :class:`OperationMemory`.
+    """The order of one unit's operations, and what each waits for; an :class:`OperationMemory` keeps their fields.
 
-    ``rings``: what can end a wait, and in how many places. ``reserve`` takes ``place`` (only while ``room``), where the
-    operation is stored; ``push``, a cycle later, brings its ``waits``, which ``events`` end. ``wanted``: the operation
-    at ``next`` may be fetched into the head register, ``fetch``: it is. ``valid``: it is there and waits for nothing;
-    ``ready`` takes it. ``refill``: wanted already when the head is taken, not a cycle later.
-    """
+    ``rings``: the trackers whose events can end a wait, with their number of places. ``reserve`` takes ``place``
+    (only while ``room``), where the operation is stored; ``push``, a cycle later, brings its ``waits``, which
+    ``events`` end. ``wanted``: the operation at ``next`` may be fetched into the head register; ``fetch``: it is
+    fetched. ``valid``: the head is there and waits for nothing; ``ready`` takes it. ``refill``: the next operation
+    is wanted in the cycle in which the head is taken, not a cycle later."""
 
     def __init__(self, depth: int, rings: dict[str, int], *, refill: bool) -> None:
         self.depth, self._refill = depth, refill
@@ -33,7 +33,9 @@ class UnitQueue(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # reserve: stored -> (a cycle) push: its waits -> fetch: at the head -> no wait left: valid -> ready
+        """Return the circuit.
+
+        Flow: reserve: stored -> (a cycle) push: its waits -> fetch: at the head -> no wait left: valid -> ready."""
         m = Module()
         slots = [Signal(self.waits.shape(), name=f"waits{k}") for k in range(self.depth)]  # a ring
         stored, entering, leaving = (Signal(self.depth, name=name) for name in ("stored", "entering", "leaving"))
@@ -74,12 +76,11 @@ class UnitQueue(wiring.Component):
 
 
 class OperationMemory(wiring.Component):
-    """The fields of the queued operations. One is written and one fetched a cycle; several queues take turns.
+    """The fields of the queued operations. One operation is written and one fetched a cycle; several queues take turns.
 
-    Queue k of ``depths`` writes ``operation`` at its ``place[k]`` when ``write[k]`` (one of them), and has what lies at
-    ``next[k]`` in ``heads[k]`` from the cycle after ``fetch[k]`` on, which answers ``wanted[k]``: at once where there
-    is one queue, a cycle later or, in its turn, more where there are several.
-    """
+    Queue k of ``depths`` writes ``operation`` at its ``place[k]`` with ``write[k]`` (one bit is set). ``fetch[k]``
+    answers ``wanted[k]``: at once if there is one queue, else a cycle later or, if others are served first, more.
+    From the cycle after ``fetch[k]`` on, ``heads[k]`` has what lies at ``next[k]``."""
 
     def __init__(self, operation: data.Layout, depths: tuple[int, ...]) -> None:
         self._operation, self._depths = operation, depths
@@ -91,6 +92,7 @@ class OperationMemory(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: one memory with a range of rows for each queue, and a head register for each."""
         m = Module()
         rows = sum(self._depths)
         m.submodules.rows = memory = Memory(shape=self._operation, depth=rows, init=[])
@@ -115,6 +117,6 @@ class OperationMemory(wiring.Component):
         return m
 
     def _row(self, chosen, places):
-        """The row of the chosen queue's place: each queue has its own rows, one queue behind the other."""
+        """Return the row of the chosen queue's place: the queues' rows lie one queue behind the other."""
         firsts = [sum(self._depths[:index]) for index in range(len(self._depths))]
         return select(chosen, [first + place for first, place in zip(firsts, places, strict=True)])

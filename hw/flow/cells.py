@@ -1,4 +1,4 @@
-"""What cells of a mapped netlist count as: look-up tables, flip-flops, multipliers, block RAMs."""
+"""The counts that cells of a mapped netlist add to: look-up tables, flip-flops, multipliers, block RAMs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _LUTRAM_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X
 _XC7_LUT = re.compile(r"LUT[1-6]|INV")
 _XC7_FF = re.compile(r"FD[RSCP]E")
 _GOWIN_LUT, _GOWIN_FF = re.compile("LUT[1-4]|INV|ALU"), re.compile("DFF[RSCP]?E?")
-"""A carry cell of Gowin takes a table; what joins tables to wider ones takes none."""
+"""A carry cell of Gowin takes a look-up table; the cells that join tables to wider ones take none."""
 
 
 def count_cells(cells: dict[str, int], family: str) -> Counter[str]:
-    """Cell type -> number into the columns of the table."""
+    """Return column -> count, from cell type -> number, for a netlist of a family."""
     counts: Counter[str] = Counter()
     for cell, number in cells.items():
         if cell in _LUTRAM_LUTS:

@@ -15,12 +15,12 @@ from weft.hw.flow.spread import spread
 from weft.support.errors import WeftError, explain
 
 NETLIST, SPREAD, DELAYS = "ecp5.json", "spread.json", "delays.sdf"
-"""yosys' netlist, that with empty tables, nextpnr's delays."""
+"""The files of yosys' netlist, of the netlist with empty tables, and of nextpnr's delays."""
 
 
 @dataclass(frozen=True)
 class Chip:
-    """A part as nextpnr is asked for it, and the name of its tiles in nextpnr's database."""
+    """A chip: nextpnr's options for it, and the name of its tiles in nextpnr's database."""
 
     device: str
     tiles: str
@@ -31,30 +31,31 @@ class Chip:
 CHIPS = {"LFE5U-45F-6": Chip("--45k", "LFE5U-45F", 6), "LFE5U-85F-6": Chip("--85k", "LFE5U-85F", 6),
          "LFE5U-85F-7": Chip("--85k", "LFE5U-85F", 7), "LFE5U-85F-8": Chip("--85k", "LFE5U-85F", 8),
          "LFE5UM5G-85F-8": Chip("--um5g-85k", "LFE5UM5G-85F", 8, "CABGA554")}
-"""Colorlight i9 carries the first, ULX3S the second, ECPIX-5 the last."""
+"""The chips by name. Colorlight i9 carries the first, ULX3S the second, ECPIX-5 the last."""
 DEFAULT_CHIP = "LFE5UM5G-85F-8"
 
 PLACE_AND_ROUTE = ("--placer", "heap", "--router", "router2", "--tmg-ripup")
-"""How nextpnr is to go about it. Without ``--tmg-ripup`` router2 appends a sink of a wide net to the branch next to it,
-however long the way is by then: the same placement came out at 76.8 MHz, and with it at 94.1."""
+"""The options of nextpnr that choose placer and router.
+
+Without ``--tmg-ripup`` router2 appends a sink of a wide net to the branch next to it, however long the way is by
+then: the same placement came out at 76.8 MHz, and with it at 94.1 MHz."""
 
 # -- multipliers -------------------------------------------------------------------------------------------------------
 FACTOR_WIDTH = 18
-"""Bits of a DSP block's factors."""
+"""The bits of a DSP block's factors."""
 _MULTIPLIER = re.compile(r"^module \\(\S+\.multiplier(?:_\d+)?)$(.*?)^end$", re.MULTILINE | re.DOTALL)
-"""Modules of ``hw.array.multiplier`` in RTLIL: name and contents."""
+"""The modules of ``hw.array.multiplier`` in RTLIL: name and contents."""
 _INPUT = re.compile(r"^ +wire width (\d+) input \d+ +(?:signed )?\\(\S+)$", re.MULTILINE)
 _CONSTANT = re.compile(r"^ *connect \\(\S+) (\d+)'([01]+)$", re.MULTILINE)
-"""What stands in the place of an input that every cell of the module would give the same constant."""
+"""The constant in place of an input that every cell of the module would give the same constant."""
 
 
 def dsp_multipliers(rtlil: str, width: int) -> str:
-    """Verilog that makes each multiplier of a design a DSP block, all of its registers inside; nothing where factors of
-    ``width`` bits are too wide for one. A multiplier whose inputs say so has other ones.
+    """Return Verilog that makes each multiplier of a design a DSP block, with all of its registers inside.
 
-    yosys itself leaves the registers outside, where the block alone takes 4 ns of a cycle, and as much again to reach.
-    Raises WeftError where a pin of a block would have no driver.
-    """
+    It is empty if factors of ``width`` bits are too wide for a block. A multiplier whose inputs have other widths
+    gets these. yosys itself leaves the registers outside, and then the block alone takes 4 ns of a cycle, and as
+    much again to reach. Raise WeftError if a pin of a block would have no driver."""
     if width > FACTOR_WIDTH:
         return ""
     pins = ", ".join(f".{pin.upper()}{bit}({pin}[{bit}])" for pin, bits in (("a", 18), ("b", 18), ("p", 36))
@@ -64,7 +65,9 @@ def dsp_multipliers(rtlil: str, width: int) -> str:
 
 
 def _dsp_multiplier(number: int, name: str, contents: str, width: int, pins: str) -> str:
-    """The module has all inputs of the one that it replaces, among them resets that nothing inside listens to."""
+    """Return the Verilog of one module with a DSP block.
+
+    The module has all inputs of the one that it replaces, among them resets that nothing inside listens to."""
     inputs = {name: int(bits) for bits, name in _INPUT.findall(contents)}
     constants = {found[0]: found[1:] for found in _CONSTANT.findall(contents)}
     folded = {port: int(bits) for port, (bits, _) in constants.items()}
@@ -89,8 +92,9 @@ endmodule
 
 
 def _folded(port: str, module: str, constants: dict[str, tuple[str, str]]) -> str:
-    """The constant, as Verilog, of an input that Amaranth folded away. Raises WeftError where there is none: a pin of
-    the block would float."""
+    """Return the constant, as Verilog, of an input that Amaranth folded away.
+
+    Raise WeftError if there is none: a pin of the block would float."""
     if port not in constants:
         raise WeftError(explain(f"input {port} of {module}", "neither a port nor a constant", "one of the two",
                                 "give the multiplier whole signals or constants"))
@@ -99,7 +103,9 @@ def _folded(port: str, module: str, constants: dict[str, tuple[str, str]]) -> st
 
 # -- place and route ---------------------------------------------------------------------------------------------------
 def harness(ports: Ports, top: str, device: str) -> str:
-    """Verilog around the machine: every input from a shift register, every output captured in one; five pins in all."""
+    """Return Verilog around the machine with five pins in all.
+
+    A shift register drives every input, and another one captures every output."""
     inputs = [(name, len(signal)) for name, (signal, way) in ports.items() if way is PortDirection.Input]
     outputs = [(name, len(signal)) for name, (signal, way) in ports.items() if way is not PortDirection.Input]
     sizes = [sum(width for _, width in side) for side in (inputs, outputs)]
@@ -128,10 +134,12 @@ endmodule
 
 def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route: bool = True,
                     tell: Callable[[str], None] = lambda line: None) -> dict:
-    """nextpnr on the harnessed netlist ``ecp5.json``, spread over the chip: its report (``fmax``, ``critical_paths``),
-    and every delay in ``delays.sdf``. Without ``route`` delays are nextpnr's guess, and the report has only counts. A
-    clock that cannot be reached is tried for a thousand rounds before the router gives up. ``tell``: called every
-    second with the last line of nextpnr's log."""
+    """Place and route the harnessed netlist ``ecp5.json``, spread over the chip; return nextpnr's report.
+
+    The report has ``fmax``, ``utilization`` and ``critical_paths``; every delay is left in ``delays.sdf``. Without
+    ``route`` delays are nextpnr's guess, and the report has only counts. A clock that cannot be reached is tried for
+    a thousand rounds before the router gives up. ``tell`` is called every second with the last line of nextpnr's
+    log. Raise WeftError if nextpnr stops."""
     tell("empty tables")
     empty = spread(folder / NETLIST, folder / SPREAD, chip.tiles)
     options = ["--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--sdf", DELAYS]
@@ -142,14 +150,14 @@ def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route:
 
 def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[str], None],
             netlist: str = NETLIST) -> dict:
-    """nextpnr's report on a netlist; late paths do not stop it. Raises WeftError where it does."""
+    """Run nextpnr on a netlist and return its report; late paths do not stop it. Raise WeftError if it stops."""
     return nextpnr_run(folder, "ecp5", [
         chip.device, "--speed", str(chip.speed), "--package", chip.package, "--json", netlist,
         "--timing-allow-fail", *PLACE_AND_ROUTE, *options], tell)
 
 
 def summary(found: dict) -> str:
-    """The clock reached, what was used, and where the longest path runs."""
+    """Return text that tells the clock reached, what was used, and where the longest path runs."""
     lines = [f"{clock}: {values['achieved']:.1f} MHz (asked {values['constraint']:.0f})"
              for clock, values in found["fmax"].items()]
     lines += [f"{cell}: {values['used']} of {values['available']}" for cell, values in found["utilization"].items()

@@ -15,8 +15,10 @@ from weft.support.errors import WeftError, explain
 
 @dataclass(frozen=True)
 class Chip:
-    """A part as nextpnr is asked for it. ``family``: what its tables and gowin_pack's are of. ``places``: of a look-up
-    table, each with a flip-flop or a carry."""
+    """A chip as nextpnr is asked for it.
+
+    ``family``: that of its tables, and of gowin_pack's. ``places``: its look-up tables, each with a flip-flop or a
+    carry."""
 
     device: str
     family: str
@@ -26,14 +28,17 @@ class Chip:
 CHIPS = {"GW2AR-18-C8/I7": Chip("GW2AR-LV18QN88C8/I7", "GW2A-18C", 20_736)}
 ROUTED = "routed.json"
 MOST_PLACES = 0.87
-"""Of a chip's: where more are taken nextpnr looks for free ones for a very long time. 83 % take it minutes; at 90 % it
-was still at it after ten."""
+"""The share of a chip's places above which nextpnr looks for free ones for a very long time.
+
+83 % take it minutes; at 90 % it was still at it after ten."""
 MEMORY_PLACES = 8
-"""That a memory in tables takes, of 16 words of 4 bits."""
+"""The places that a memory of 16 words of 4 bits takes in look-up tables."""
 
 
 def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[str], None]) -> dict:
-    """nextpnr's report on the netlist ``gowin.json``; what it routed is left in ROUTED. Raises WeftError."""
+    """Run nextpnr on the netlist ``gowin.json`` and return its report; the routed design is left in ROUTED.
+
+    Raise WeftError if the netlist takes too many places or nextpnr stops."""
     check_places(json.loads((folder / "gowin.json").read_text()), chip)
     return run(folder, "himbaechel_gowin", [
         "--device", chip.device, "--vopt", f"family={chip.family}", "--json", "gowin.json", "--write", ROUTED,
@@ -41,7 +46,7 @@ def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[st
 
 
 def check_places(netlist: Mapping[str, Any], chip: Chip) -> None:
-    """Raises WeftError for a netlist that takes more of the chip's places than nextpnr can find."""
+    """Raise WeftError for a netlist that takes more of the chip's places than nextpnr can find."""
     needed, allowed = places(netlist), int(MOST_PLACES * chip.places)
     if needed > allowed:
         raise WeftError(explain(
@@ -51,8 +56,9 @@ def check_places(netlist: Mapping[str, Any], chip: Chip) -> None:
 
 
 def places(netlist: Mapping[str, Any]) -> int:
-    """Those that a netlist of yosys takes at least: one for each table, carry and flip-flop. A flip-flop stands behind
-    a table only where that is its own and nobody else's."""
+    """Return the places that a netlist of yosys takes at least: one for each look-up table, carry and flip-flop.
+
+    A flip-flop shares the place of the look-up table before it only if nothing else reads that table."""
     found = 0
     for module in netlist["modules"].values():
         if not int(module.get("attributes", {}).get("blackbox", "0"), 2):
@@ -61,6 +67,7 @@ def places(netlist: Mapping[str, Any]) -> int:
 
 
 def _places_of(module: Mapping[str, Any]) -> int:
+    """Return the places that the cells of one module take."""
     cells = module["cells"].values()
     readers = Counter(bit for cell in cells for port, bits in cell["connections"].items()
                       if cell["port_directions"][port] == "input" for bit in bits)
@@ -73,4 +80,5 @@ def _places_of(module: Mapping[str, Any]) -> int:
 
 
 def _kind(cell: str) -> str:
+    """Return the kind of a cell that takes places, or nothing for other cells."""
     return next((kind for kind in ("LUT", "ALU", "DFF", "RAM16") if cell.startswith(kind)), "")

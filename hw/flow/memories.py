@@ -20,8 +20,9 @@ class Ram(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How a primitive can be cut: rows by bits of a word. ``cost``: what yosys compares; ``column``: what is counted,
-    "" for look-up tables."""
+    """The ways to cut a primitive: (rows, bits of a word).
+
+    ``cost``: what yosys compares; ``column``: what is counted, "" for look-up tables."""
 
     cost: float
     column: str
@@ -29,6 +30,7 @@ class Shape(NamedTuple):
 
 
 def _cuts(address_bits: int, widths: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Return the cuts of a primitive of so many address bits: half the rows with each next width."""
     return tuple((1 << (address_bits - index), width) for index, width in enumerate(widths))
 
 
@@ -38,22 +40,24 @@ SHAPES = {
     "ecp5": (Shape(128, "bram18", _cuts(14, (1, 2, 4, 9, 18, 36))), Shape(4, "", ((16, 4),))),
     "gowin": (Shape(128, "bram18", _cuts(14, (1, 2, 4, 9, 18, 36))), Shape(4, "", ((16, 4),))),
 }
-"""Family -> primitives with a read and a write port."""
+"""Family -> its primitives with a read and a write port."""
 
 
 def rams(arch: Arch) -> Iterator[Ram]:
-    """Those that may become block RAM; queues and registers never do."""
-    yield Ram("local", arch.local_banks, -(-arch.local_depth // arch.local_banks), arch.array_size * arch.number.width)
-    yield Ram("accumulators", arch.accumulator_banks, -(-arch.accumulator_depth // arch.accumulator_banks),
-              arch.array_size * (arch.accumulator_bits + 1))  # with a mark for each scalar at the top of its range
-    yield Ram("move_out", arch.array_size * bool(arch.activation_tables), arch.activation_tables * TABLE_ENTRIES,
+    """Yield the memories of all cores that may become block RAM; queues and registers never do."""
+    cores, lanes = arch.cores, arch.array_size
+    yield Ram("local", cores * arch.local_banks, -(-arch.local_depth // arch.local_banks), lanes * arch.number.width)
+    yield Ram("accumulators", cores * arch.accumulator_banks, -(-arch.accumulator_depth // arch.accumulator_banks),
+              lanes * (arch.accumulator_bits + 1))  # with a mark for each scalar at the top of its range
+    yield Ram("move_out", cores * lanes * bool(arch.activation_tables), arch.activation_tables * TABLE_ENTRIES,
               arch.number.width)
-    yield Ram("simd", arch.array_size * arch.lut_count, arch.lut_depth, arch.number.width)
+    yield Ram("simd", cores * lanes * arch.lut_count, arch.lut_depth, arch.number.width)
 
 
 def block_rams(ram: Ram, family: str) -> dict[str, int]:
-    """Column (``bram18``, ``bram36``) -> blocks that these memories take; empty when look-up tables cost less. Of equal
-    cost yosys takes blocks."""
+    """Return column (``bram18``, ``bram36``) -> blocks that these memories take; empty if look-up tables cost less.
+
+    Of equal cost yosys takes blocks."""
     def primitives(cut: tuple[int, int]) -> int:
         return -(-ram.rows // cut[0]) * -(-ram.width // cut[1])
 
@@ -64,11 +68,13 @@ def block_rams(ram: Ram, family: str) -> dict[str, int]:
 
 
 ULTRA_ROWS, ULTRA_BITS = 4096, 72
-"""Of an UltraRAM block, which is cut in no other way."""
+"""The rows and bits of an UltraRAM block, which is cut in no other way."""
 
 
 def ultra_rams(arch: Arch, part: Part) -> int:
-    """UltraRAM blocks that hold the local memory; 0 where the part has too few of them, and it lies in block RAM."""
+    """Return the UltraRAM blocks that hold the local memory of all cores.
+
+    It is 0 if the part has too few of them; then local memory lies in block RAM."""
     local = next(ram for ram in rams(arch) if ram.block == "local")
     number = local.copies * -(-local.rows // ULTRA_ROWS) * -(-local.width // ULTRA_BITS)
     return number if number <= part.uram else 0

@@ -12,8 +12,9 @@ from weft.support.errors import WeftError, explain
 
 
 def run(folder: Path, package: str, options: Sequence[str], tell: Callable[[str], None]) -> dict:
-    """The report of ``yowasp_nextpnr_<package>`` in ``folder``, its log in pnr.log. ``tell``: called every second with
-    the log's last line. Raises WeftError where it fails."""
+    """Run ``yowasp_nextpnr_<package>`` in ``folder`` and return its report; its log is left in pnr.log.
+
+    ``tell`` is called every second with the log's last line. Raise WeftError if nextpnr fails."""
     call = f"import sys, yowasp_nextpnr_{package} as it; sys.exit(it.run_nextpnr_{package}(sys.argv[1:]))"
     log = folder / "pnr.log"
     log.unlink(missing_ok=True)
@@ -27,7 +28,9 @@ def run(folder: Path, package: str, options: Sequence[str], tell: Callable[[str]
 
 
 def _run(command: list[str], log: Path, tell: Callable[[str], None]) -> tuple[int, str]:
-    """Run in the log's folder: return code and what was written to standard error. Interrupted, it goes with us."""
+    """Run a command in the log's folder; return its exit code and what it wrote to standard error.
+
+    If this process is interrupted, the command is killed too."""
     with subprocess.Popen(command, cwd=log.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           text=True) as process:
         try:

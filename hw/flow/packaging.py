@@ -9,17 +9,17 @@ from weft.hw.flow.verilog import TOP_NAME
 
 VERILOG = f"{TOP_NAME}.v"
 CLOCK, RESET = "clk", "rst"
-"""Of the top module; the reset is high where it resets."""
+"""The clock and the reset of the top module; the reset is active high."""
 
 
 def axi_interfaces(ports: list[str]) -> list[str]:
-    """Prefixes of the AXI and AXI stream interfaces among names of ports, sorted."""
+    """Return the prefixes of the AXI and AXI stream interfaces among names of ports, sorted."""
     valid = ("_awvalid", "_arvalid", "_tvalid")
     return sorted({name.rpartition("_")[0] for name in ports if name.endswith(valid)})
 
 
 def fusesoc_core(name: str, version: str) -> str:
-    """``NAME.core`` (CAPI 2) beside the Verilog; names are JSON strings, which YAML reads too."""
+    """Return the text of ``NAME.core`` (CAPI 2) beside the Verilog; names are JSON strings, which YAML reads too."""
     return "\n".join([
         "CAPI=2:", f"name: {json.dumps(f'weft:machine:{name}:{version}')}",
         f"description: {json.dumps(f'weft machine {name}')}", "",
@@ -30,7 +30,9 @@ def fusesoc_core(name: str, version: str) -> str:
 
 
 def vivado_script(arch: Arch, ports: list[str], version: str) -> str:
-    """``package_ip.tcl``: ``vivado -mode batch -source package_ip.tcl`` beside the Verilog writes ``ip/``."""
+    """Return the text of ``package_ip.tcl``.
+
+    ``vivado -mode batch -source package_ip.tcl`` beside the Verilog writes ``ip/``."""
     busses = axi_interfaces(ports)
     associated = [f"ipx::associate_bus_interfaces -busif {bus} -clock {CLOCK} $core" for bus in busses]
     return "\n".join([

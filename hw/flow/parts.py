@@ -1,4 +1,4 @@
-"""The chips that counts are held against."""
+"""The chips that counts are compared with."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """A chip's totals. ``bram`` in blocks of 36 Kbit, of an ECP5 and of Gowin in blocks of 18 Kbit; ``lut`` of these in
-    4-input tables. ``uram``: UltraRAM blocks of 288 Kbit. ``family``: how it is counted; UltraScale+ as 7 series."""
+    """A chip's totals.
+
+    ``bram``: blocks of 36 Kbit, for an ECP5 or Gowin blocks of 18 Kbit. ``lut``: for these two 4-input tables.
+    ``uram``: UltraRAM blocks of 288 Kbit. ``family``: how it is counted; UltraScale+ counts as 7 series."""
 
     name: str
     lut: int
@@ -34,7 +36,7 @@ PARTS = {
 
 
 def block_rams(counts: dict[str, int], family: str) -> int:
-    """Blocks as the part counts them."""
+    """Return the block RAMs in the blocks that the part counts."""
     if family == "xc7":
         return counts.get("bram36", 0) + -(-counts.get("bram18", 0) // 2)
     return counts.get("bram18", 0)

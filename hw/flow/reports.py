@@ -1,8 +1,7 @@
-"""What a user or a driver reads about a machine: tables of its ISA, a C header, a summary for JSON.
+"""Texts about a machine for a user or a driver: tables of its ISA, a C header, a summary for JSON.
 
-All of it is generated from ``instructions.py``, ``registers.py``, ``csr.py`` and ``samples.py``; nothing here knows a
-number of its own.
-"""
+All of it is generated from ``instructions.py``, ``registers.py``, ``csr.py`` and ``samples.py``; nothing here knows
+a number of its own."""
 
 from __future__ import annotations
 
@@ -17,14 +16,15 @@ from weft.hw.contract.instructions import OPERATIONS, DataFlow, Field, Kind, Opc
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.hw.contract.samples import HANDSHAKES
+from weft.hw.contract.system import page_address
 
 NARROW = 26
-"""Characters that the last column of a table needs at least to stand beside the others."""
+"""The characters that the last column of a table needs at least to stand beside the others."""
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
 def isa_text(arch: Arch, width: int = 100) -> str:
-    """The ISA and the register maps as plain tables, no line longer than ``width`` (60 or more)."""
+    """Return the ISA and the register maps as plain tables, no line longer than ``width`` (60 or more)."""
     isa = Isa(arch)
     sections: list[tuple[str, tuple[str, ...], Sequence[Sequence[str]]]] = [
         (f"Instruction: {isa.instruction_bytes} bytes, little-endian", ("bits", "field", "holds"), _layout_rows(isa)),
@@ -41,7 +41,9 @@ def isa_text(arch: Arch, width: int = 100) -> str:
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> str:
-    """Columns as wide as they need; the last one wraps, or starts a line of its own where little room is left."""
+    """Return a table as text; columns are as wide as they need.
+
+    The last column wraps, or starts a line of its own if little room is left."""
     lines = [tuple(head), *map(tuple, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]
     indent = sum(widths) + 2 * len(widths)
@@ -58,10 +60,12 @@ def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], width
 
 
 def _bits(offset: int, width: int) -> str:
+    """Return bits as text: ``7:4``, or ``4`` for a single bit."""
     return f"{offset + width - 1}:{offset}" if width > 1 else str(offset)
 
 
 def _layout_rows(isa: Isa) -> list[tuple[str, str, str]]:
+    """Return the rows of the table of an instruction's layout."""
     rows = [(_bits(isa.opcode_offset, 4), "opcode", ""), (_bits(isa.flags_offset, 4), "flags", "")]
     rows.append((_bits(isa.operand_offsets[2], isa.operand_widths[2]), "operand 2",
                  f"size-1, or the SIMD sub-instruction ({isa.sub_width} bits)"))
@@ -73,17 +77,20 @@ def _layout_rows(isa: Isa) -> list[tuple[str, str, str]]:
 
 
 def _field_name(field: Field) -> str:
+    """Return a field as text: its operand, its name, and -1 if it holds a size - 1."""
     suffix = {Kind.SIZE: "-1", Kind.SUB: "-instruction"}.get(field.kind, "")
     return f"{field.operand}: {field.name.replace('_', ' ')}{suffix}"
 
 
 def _flags_text(opcode: Opcode) -> str:
+    """Return the flags of an opcode as text."""
     if opcode is Opcode.DATA_MOVE:
         return "the flow"
     return ", ".join(f"bit {bit} {name}" for bit, name in enumerate(OPERATIONS[opcode].flags))
 
 
 def _operation_rows(isa: Isa) -> list[tuple[str, str, str]]:
+    """Return the rows of the table of operations."""
     rows = []
     for opcode in isa.opcodes():
         operation = OPERATIONS[opcode]
@@ -97,11 +104,13 @@ def _operation_rows(isa: Isa) -> list[tuple[str, str, str]]:
 
 
 def _configure_rows(isa: Isa) -> list[tuple[str, ...]]:
+    """Return the rows of the table of Configure registers."""
     return [(f"0x{int(register):02X}", register.name, str(spec.width), f"0x{spec.reset:X}", spec.meaning)
             for register, spec in isa.registers.items()]
 
 
 def _sub_layout(isa: Isa) -> str:
+    """Return the layout of the SIMD sub-instruction as text."""
     width, total = isa.simd_register_width, isa.sub_width
     names = ("destination", "right", "left")
     parts = [f"{name} {_bits(i * width, width)}" for i, name in enumerate(names)]
@@ -109,18 +118,20 @@ def _sub_layout(isa: Isa) -> str:
 
 
 def _simd_rows(arch: Arch) -> list[tuple[str, str, str]]:
+    """Return the rows of the table of SIMD operations."""
     sources = {0: "none", 1: "left", 2: "left, right"}
     return [(str(int(op)), op.name, sources[simd_argument_count(op)]) for op in Isa(arch).simd_opcodes()]
 
 
 def _control_rows() -> list[tuple[str, str, str, str]]:
+    """Return the rows of the table of control registers."""
     return [(f"0x{spec.offset:03X}", name, spec.access.value, spec.meaning)
             for name, spec in csr.CONTROL_REGISTERS.items()]
 
 
 # -- summary -----------------------------------------------------------------------------------------------------------
 def summary(arch: Arch) -> dict[str, Any]:
-    """Everything a driver or a script wants to know of a machine, ready for JSON."""
+    """Return all that a driver or a script wants to know of a machine, ready for JSON."""
     isa, number = Isa(arch), arch.number
     fields = {f"operand{i}": {"offset": isa.operand_offsets[i], "width": isa.operand_widths[i]} for i in range(3)}
     fields |= {"flags": {"offset": isa.flags_offset, "width": 4}, "opcode": {"offset": isa.opcode_offset, "width": 4}}
@@ -166,15 +177,14 @@ def summary(arch: Arch) -> dict[str, Any]:
 
 # -- C header ----------------------------------------------------------------------------------------------------------
 Define = tuple[str, str, str]
-"""Name without WEFT_, value, comment."""
+"""A #define of the C header: its name without WEFT_, its value, a comment."""
 
 
 def c_header(arch: Arch) -> str:
-    """The ISA and the registers for a C driver (C99): constants, and ``weft_encode``.
+    """Return the ISA and the registers for a C driver (C99): constants, and ``weft_encode``.
 
     ``_SHIFT`` of an instruction field counts from bit 0 of the whole little-endian instruction; ``_MASK`` is the
-    field's own, not shifted.
-    """
+    field's own, not shifted."""
     isa = Isa(arch)
     sections: list[tuple[str, list[Define]]] = [
         ("The machine", _machine_defines(arch)),
@@ -185,20 +195,25 @@ def c_header(arch: Arch) -> str:
         ("Control registers, byte offsets", _control_defines(arch)),
         ("Causes of an error", [(f"CAUSE_{cause.name}", str(int(cause)), CAUSE_TEXTS[cause]) for cause in Cause]),
     ]
+    if arch.cores > 1:
+        sections.append(("Registers of several cores, byte offsets behind those of core 0", _system_defines()))
     body = "\n".join(f"\n/* {title} */\n" + "\n".join(map(_define, rows)) for title, rows in sections)
     return _HEADER.replace("@BODY@", body)
 
 
 def _define(row: Define) -> str:
+    """Return the line of a #define."""
     name, value, comment = row
     return f"#define WEFT_{name} {value}" + (f" /* {comment} */" if comment else "")
 
 
 def _constant(value: int) -> str:
+    """Return a number as a C constant."""
     return f"UINT64_C(0x{value:x})" if value >= 1 << 31 else str(value)
 
 
 def _machine_defines(arch: Arch) -> list[Define]:
+    """Return the defines of the architecture keys, and of sizes that follow from them."""
     rows: list[Define] = [("DATA_TYPE", f'"{arch.number.name}"', ""), ("MAC_ROUNDING", f'"{arch.mac_rounding}"', ""),
                           ("DRAM_PORTS", f'"{arch.dram_ports}"', "")]
     rows += [(key.upper(), _constant(value), "") for key, value in arch.to_dict().items() if isinstance(value, int)]
@@ -209,11 +224,13 @@ def _machine_defines(arch: Arch) -> list[Define]:
 
 
 def _span(name: str, offset: int, width: int) -> list[Define]:
+    """Return the defines of a field's shift, width and mask."""
     mask = f"UINT64_C(0x{(1 << width) - 1:x})"
     return [(f"{name}_SHIFT", str(offset), ""), (f"{name}_WIDTH", str(width), ""), (f"{name}_MASK", mask, "")]
 
 
 def _layout_defines(isa: Isa) -> list[Define]:
+    """Return the defines of an instruction's layout."""
     rows: list[Define] = [("INSTRUCTION_BYTES", str(isa.instruction_bytes), "")]
     for i in range(3):
         rows += _span(f"OPERAND{i}", isa.operand_offsets[i], isa.operand_widths[i])
@@ -229,6 +246,7 @@ def _layout_defines(isa: Isa) -> list[Define]:
 
 
 def _opcode_defines(isa: Isa) -> list[Define]:
+    """Return the defines of opcodes, their flags, and DataMove's flows."""
     rows: list[Define] = []
     for opcode in isa.opcodes():
         name = opcode.name
@@ -239,11 +257,20 @@ def _opcode_defines(isa: Isa) -> list[Define]:
 
 
 def _configure_defines(isa: Isa) -> list[Define]:
+    """Return the defines of Configure registers."""
     return [(f"CONFIG_{Register(register).name}", f"0x{int(register):02x}", spec.meaning)
             for register, spec in isa.registers.items()]
 
 
+def _system_defines() -> list[Define]:
+    page = page_address(csr.SYSTEM_PAGE)
+    return [("CORE_PAGE_BYTES", f"0x{page_address(1):x}", "from a core's control registers to the next one's"),
+            *((f"SYSTEM_{name}", f"0x{page + spec.offset:x}", f"{spec.access.value}: {spec.meaning}")
+              for name, spec in csr.SYSTEM_REGISTERS.items())]
+
+
 def _control_defines(arch: Arch) -> list[Define]:
+    """Return the defines of control registers, their bits, and the values of constant ones."""
     rows: list[Define] = [(f"CSR_{name}", f"0x{spec.offset:03x}", f"{spec.access.value}: {spec.meaning}")
                           for name, spec in csr.CONTROL_REGISTERS.items()]
     rows += [(f"CONTROL_{bit.name}", f"{1 << bit}u", "") for bit in csr.Command]

@@ -1,9 +1,8 @@
-"""What a machine takes of a chip, predicted at once: a linear model of each block, fitted to yosys' counts.
+"""The prediction of what a machine takes of a chip: a linear model of each block, fitted to yosys' counts.
 
 ``scripts/fit_resources.py`` synthesises the blocks of several machines and writes ``resources.json``. Look-up tables
-and flip-flops of a block are sums of the terms below, each times a fitted number. DSP blocks and block RAM follow from
-the geometry alone.
-"""
+and flip-flops of a block are sums of the terms below, each times a fitted number. DSP blocks and block RAM follow
+from the geometry alone."""
 
 from __future__ import annotations
 
@@ -36,38 +35,40 @@ SHELL = {"lut": 7_000, "ff": 7_000, "dsp": 0, "bram": 4, "uram": 0}
 """What a board needs beside the machine, about: a memory controller for one DRAM, a host link, and what joins them."""
 SHELL_LUTS = {("xc7", "DDR3", False): 5_100, ("xc7", "DDR3", True): 8_200, ("ecp5", "SDR", False): 4_000,
               ("ecp5", "DDR3", False): 7_000, ("ecp5", "DDR3", True): 12_000, ("gowin", "on-chip", False): 2_000}
-"""The same of the shells that were counted: family, kind of memory, whether with Ethernet."""
+"""The look-up tables of the shells that were counted: (family, kind of memory, whether with Ethernet) -> number."""
 ROUTABLE = 0.9
-"""Of a chip's look-up tables, above which routing gets hard."""
+"""The share of a chip's look-up tables above which routing gets hard."""
 
 Terms = Callable[[Arch], float]
 
 
 def _vector(arch: Arch) -> int:
+    """Return the bits of a vector of scalars."""
     return arch.array_size * arch.number.width
 
 
 def _sums(arch: Arch) -> int:
+    """Return the bits of a vector of accumulator values."""
     return arch.array_size * arch.accumulator_bits
 
 
 def _residues(arch: Arch) -> int:
-    """Bits beside the cascades of elements that share their multipliers."""
+    """Return the bits beside the cascades of elements that share their multipliers."""
     return arch.array_size**2 // PAIR * arch.residue_bits if arch.packing else 0
 
 
 def _points(arch: Arch) -> bool:
-    """Return whether numbers are shifted where they enter and leave, by what programs choose."""
+    """Return whether programs choose by how much numbers are shifted into and out of the accumulators."""
     return arch.scheme.chooses_points
 
 
 def _two_rows(arch: Arch) -> bool:
-    """Whether two rows of weights are loaded a cycle."""
+    """Return whether two rows of weights are loaded a cycle."""
     return arch.weight_load_rows == 2
 
 
 def _gearbox(arch: Arch) -> float:
-    """Bits that a gearbox moves: units times their positions."""
+    """Return the bits that a gearbox moves: units times their positions."""
     geometry = Geometry(arch)
     units = geometry.beat_units + geometry.vector_units - 1
     if 1 in (geometry.beat_units, geometry.vector_units):  # each unit of the longer one has one place in the shorter
@@ -76,32 +77,35 @@ def _gearbox(arch: Arch) -> float:
 
 
 def _clients(arch: Arch, *, writes: bool) -> int:
+    """Return the number of ports of local memory that read, or that write."""
     second_row = _two_rows(arch) and not writes  # it has a port of its own
     return len(clients(arch, Memory.LOCAL, writes=writes)) + second_row
 
 
 def _local_ports(arch: Arch) -> int:
+    """Return the number of ports of local memory."""
     return sum(_clients(arch, writes=writes) for writes in (False, True))
 
 
 def _address(arch: Arch, memory: Memory) -> int:
+    """Return the bits of a memory's addresses."""
     widths = {Memory.LOCAL: arch.local_address_width, Memory.ACCUMULATORS: arch.accumulator_address_width}
     return widths.get(memory, arch.dram_address_width)
 
 
 def _places(arch: Arch) -> int:
-    """Operations that may be outstanding."""
+    """Return the number of operations that may be outstanding."""
     return sum(depths(arch, unit).outstanding for unit in unit_names(arch))
 
 
 def _place_bits(arch: Arch) -> int:
-    """Of the addresses of all that may be outstanding."""
+    """Return the bits of the addresses of all operations that may be outstanding."""
     return sum(depths(arch, unit).outstanding * _address(arch, access.memory)
                for unit in unit_names(arch) for access in accesses(arch, unit))
 
 
 def _comparisons(arch: Arch) -> int:
-    """Bits compared between what an operation of any unit touches and all that it may conflict with."""
+    """Return the bits compared between the ranges of a new operation of any unit and all that it may conflict with."""
     return sum(depths(arch, other).outstanding * _address(arch, held.memory)
                for unit in unit_names(arch) for access in accesses(arch, unit)
                for other in unit_names(arch) if other != unit
@@ -109,7 +113,7 @@ def _comparisons(arch: Arch) -> int:
 
 
 def _split(arch: Arch) -> int:
-    """Bits of an instruction that lies in two beats of the stream, or beside others in one."""
+    """Return the bits of an instruction, if it does not fill exactly a beat of the stream; else 0."""
     instruction = 8 * Isa(arch).instruction_bytes
     return instruction if arch.stream_width != instruction else 0
 
@@ -166,8 +170,11 @@ TERMS: dict[str, Terms] = {
     "vector, lanes, taps": lambda arch: _vector(arch) * arch.array_size * bool(arch.depthwise_taps),
     "has activation tables": lambda arch: bool(arch.activation_tables),
     "lanes, activation tables": lambda arch: arch.array_size * bool(arch.activation_tables),
+    "cores": lambda arch: arch.cores,
+    "cores of a port": lambda arch: arch.cores / arch.memory_ports,
+    "bus, cores of a port": lambda arch: arch.axi_data_width * arch.cores / arch.memory_ports,
 }
-"""What a block's size can depend on, in terms of the architecture."""
+"""The numbers that a block's size can depend on, in terms of the architecture."""
 
 BLOCKS: dict[str, Sequence[str]] = {
     "accumulators": ("one", "sums", "sums x banks", "sum address x banks"),
@@ -190,54 +197,70 @@ BLOCKS: dict[str, Sequence[str]] = {
     "move_in": ("one", "vector", "on-chip address", "vector, slices", "has scales"),
     "move_out": ("one", "vector", "on-chip address", "vector, slices", "has scales", "lanes, scales",
                  "has activation tables", "lanes, activation tables"),
+    "page_router": ("one", "cores"),
+    "port_arbiter": ("one", "cores of a port", "bus", "bus, cores of a port"),
     "program_reader": ("one", "stream"),
     "sampler": ("one",),
     "simd": ("one", "vector, points", "sums, points", "vector, every step", "registers", "has registers", "tables",
              "lanes, tables", "has tables", "has loops", "slices", "lanes, scales"),
     "supervisor": ("one",),
+    "system_registers": ("one", "cores"),
 }
-"""Block -> the terms of its look-up tables and flip-flops. DRAM engines of both windows are alike."""
+"""Block -> the terms of its look-up tables and flip-flops.
+
+The DRAM units of both windows are alike, and so are ports: one of fewer cores than others counts as their mean."""
+OF_SYSTEM = {"pages": "page_router", "registers": "system_registers"}
+"""Block -> kind, of what a system has once."""
+SHARED = ("port_arbiter", *OF_SYSTEM.values())
+"""Kinds of what cores share; one core has nothing of it."""
 
 
 def kind_of(block: str) -> str:
-    """``dram_read`` for ``dram0_read``; other blocks are kinds of their own."""
-    return re.sub("^dram[01]_", "dram_", block)
+    """Return the kind of a block: ``dram_read`` for ``dram0_read``, ``port_arbiter`` for ``port0``, else its name."""
+    return OF_SYSTEM.get(block) or re.sub("^port[0-9]+$", "port_arbiter", re.sub("^dram[01]_", "dram_", block))
 
 
 def blocks_of(arch: Arch) -> dict[str, int]:
-    """Kind of block -> how many of them the machine has."""
+    """Return kind of block -> how many of them the machine has, in all its cores."""
     engines = [kind_of(name) for name in dram_units(arch)]
-    return {kind: engines.count(kind) if kind in engines else 1 for kind in BLOCKS} | {"sampler": arch.sampler}
+    core = {kind: engines.count(kind) if kind in engines else 1 for kind in BLOCKS} | {"sampler": arch.sampler}
+    shared = dict.fromkeys(SHARED, int(arch.cores > 1))
+    shared["port_arbiter"] *= arch.memory_ports
+    return {kind: arch.cores * count for kind, count in core.items()} | shared
 
 
 def values(arch: Arch, kind: str) -> np.ndarray:
-    """[terms] of a kind of block."""
+    """Return the values [terms] of the terms of a kind of block."""
     return np.array([TERMS[name](arch) for name in BLOCKS[kind]], float)
 
 
 @cache
 def model() -> dict[str, Any]:
-    """The committed fit, by family: ``families`` -> column -> kind of block -> a number for each of its terms, None
-    where no machine had it; ``numbers``: the number schemes of the machines ``fitted``; ``error`` -> machine that was
-    not fitted -> column -> percent of the whole machine; ``left_out``: the same of those fitted, each without it."""
+    """Return the committed fit.
+
+    ``families``: family -> column -> kind of block -> a number for each of its terms, None if no machine had that
+    term. ``numbers``: family -> the number schemes of the machines ``fitted``. ``error``: family -> machine that was
+    not fitted -> column -> error in percent of the whole machine. ``left_out``: the same for each machine that was
+    fitted, by a fit without it."""
     found: dict[str, Any] = json.loads(MODEL.read_text())
     return found
 
 
 def largest_error(family: str) -> dict[str, float] | None:
-    """Column -> percent: the largest on the machines that were not fitted, each of those fitted without it too where no
-    others were looked at; None where nothing was."""
+    """Return column -> the largest error in percent on machines that were not fitted; None if there is none.
+
+    If no such machine was counted, the errors of fits that each leave out one machine stand for them."""
     seen = (model()["error"].get(family) or model()["left_out"].get(family, {})).values()
     return {column: max(abs(error[column]) for error in seen) for column in FITTED} if seen else None
 
 
 def of_block(arch: Arch, kind: str, numbers: Sequence[float | None]) -> float:
-    """A block's look-up tables or flip-flops; terms that nothing is known of count nothing."""
+    """Return a block's look-up tables or flip-flops; a term without a fitted number counts nothing."""
     return float(np.dot(values(arch, kind), [number or 0.0 for number in numbers]))
 
 
 def unknown(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> list[str]:
-    """What the machine has that none of those had which were fitted: "block: term" of each. It counts nothing."""
+    """Return "block: term" for each term that the machine has and no fitted machine had. These terms count nothing."""
     numbers = (fitted or model()["families"])[family]["lut"]
     return [f"{kind}: {term}" for kind, copies in blocks_of(arch).items() if copies
             for term, value, number in zip(BLOCKS[kind], values(arch, kind), numbers[kind], strict=True)
@@ -245,15 +268,12 @@ def unknown(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> li
 
 
 def counted(arch: Arch, family: str) -> bool:
-    """Whether a machine of such numbers was."""
+    """Return whether a machine with this number scheme was counted on the family."""
     return arch.scheme.name in model()["numbers"].get(family, ())
 
 
 def check_counted(arch: Arch, family: str) -> None:
-    """Raises WeftError for numbers of which no machine was counted, and for several cores."""
-    if arch.cores > 1:
-        raise WeftError(explain("resources of a machine", f"cores {arch.cores}", "cores 1: arbiters are not counted",
-                                "ask for one core (--set cores=1), or count this one: make synth ARCH=..."))
+    """Raise WeftError for a number scheme of which no machine was counted."""
     if not counted(arch, family):
         raise WeftError(explain(
             f"resources on {family}", f"data_type {arch.data_type}, mac_rounding {arch.mac_rounding}",
@@ -262,10 +282,12 @@ def check_counted(arch: Arch, family: str) -> None:
 
 
 def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> dict[str, dict[str, int]]:
-    """Kind of block -> ``lut``, ``ff``, ``dsp``, ``bram18``, ``bram36`` of all blocks of that kind."""
+    """Return kind of block -> ``lut``, ``ff``, ``dsp``, ``bram18``, ``bram36`` of all blocks of that kind."""
     numbers = (fitted or model()["families"])[family]
     counts: dict[str, dict[str, int]] = {}
     for kind, copies in blocks_of(arch).items():
+        if not copies and kind in SHARED:
+            continue
         found = {column: of_block(arch, kind, numbers[column][kind]) for column in FITTED}
         counts[kind] = {column: max(0, round(copies * value)) for column, value in found.items()}
     for kind, number in dsp_blocks(arch, family).items():
@@ -276,7 +298,7 @@ def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> di
 
 
 def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
-    """Kind of block -> its DSP blocks."""
+    """Return kind of block -> its DSP blocks, those of all cores."""
     width, lanes, wide = arch.number.width, arch.array_size, arch.scheme.activation_width
     found = {"array": lanes * column_groups(arch) * multiplier_blocks(wide, width, family),
              "simd": lanes * multiplier_blocks(width, width, family),
@@ -286,28 +308,31 @@ def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
     if arch.scheme.per_lane:
         found |= {"input_rescaler": lanes * multiplier_blocks(wide, MULTIPLIER_WIDTH + 1, family),
                   "move_out": lanes * multiplier_blocks(SCALED_WIDTH, MULTIPLIER_WIDTH + 1, family)}
-    return found
+    return {kind: arch.cores * number for kind, number in found.items()}
 
 
 def multiplier_blocks(wide: int, narrow: int, family: str) -> int:
-    """DSP blocks that a product of two signed numbers takes: one has 25 x 18 bits, an ECP5's 18 x 18. A product of up
-    to 8 bits is made of look-up tables."""
+    """Return the DSP blocks that a product of two signed numbers takes.
+
+    A block has 25 x 18 bits, an ECP5's or Gowin's 18 x 18. A product of up to 8 bits is made of look-up tables."""
     if wide + narrow <= 8:
         return 0
     return -(-narrow // 18) * (1 if wide <= (25 if family == "xc7" else 18) else 2)
 
 
 def room(part: Part, column: str, around: Mapping[str, int] = SHELL) -> int:
-    """What a part has for the machine, beside the rest of a board, which takes ``around``."""
+    """Return what a part has left for the machine beside the rest of a board, which takes ``around``."""
     whole = int(ROUTABLE * part.lut) if column == "lut" else getattr(part, column)
     return int(whole - around[column])
 
 
 def fits(arch: Arch, part: Part, fitted: dict[str, Any] | None = None,
          around: Mapping[str, int] = SHELL) -> dict[str, Any]:
-    """The prediction for a part: ``blocks``, ``total``, ``of_part`` (column -> what the machine takes, what the rest of
-    a board needs, what the part has), ``fits``, ``short``: the columns that do not, and ``unknown``. ``uram`` is a
-    column where the local memory lies in UltraRAM. Raises WeftError for numbers of which no machine was counted."""
+    """Return the prediction for a part.
+
+    ``blocks``, ``total``; ``of_part``: column -> [what the machine takes, what the rest of a board needs, what the
+    part has]; ``fits``; ``short``: the columns that do not fit; ``unknown``: see :func:`unknown`. ``uram`` is a
+    column if the local memory lies in UltraRAM. Raise WeftError for numbers of which no machine was counted."""
     check_counted(arch, part.family)
     counts = predict(arch, part.family, fitted)
     ultra = ultra_rams(arch, part)

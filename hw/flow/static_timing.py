@@ -1,8 +1,7 @@
 """Where the time goes on an FPGA, from the delays (SDF) that nextpnr writes: the longest paths by group of registers.
 
-nextpnr's own report names one path. A machine is slow in some ten places at once, and each placement takes minutes: so
-all of them are wanted, by where they start and where they end.
-"""
+nextpnr's own report names one path. A machine is slow in some ten places at once, and each placement takes minutes.
+So all of these places are wanted, by where paths start and where they end."""
 
 from __future__ import annotations
 
@@ -19,13 +18,15 @@ _SETUP = re.compile(r"\(SETUPHOLD \(posedge (\S+)\) \(posedge \S+\) \(-?\d+:-?\d
 _CLOCK = re.compile(r"CLK|WCK")
 _MADE_UP = re.compile(r"_(?:LUT4|TRELLIS|PFUMX|L6MUX21|CCU2C|DPR16X4|MULT18X18D)\S*")
 PICOSECOND = 1e-3
-"""In nanoseconds."""
+"""A picosecond in nanoseconds."""
 
 
 @dataclass
 class Delays:
-    """Pins are named cell/pin, delays are in ps: ``arcs`` from pin to pins, ``starts`` of pins that a clock drives,
-    ``ends`` (set-up times) of pins that a clock samples."""
+    """The delays of a design in ps, between pins named cell/pin.
+
+    ``arcs``: pin -> (pin, delay) it drives. ``starts``: pins that a clock drives. ``ends``: the set-up times of pins
+    that a clock samples."""
 
     arcs: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     starts: dict[str, int] = field(default_factory=dict)
@@ -34,8 +35,9 @@ class Delays:
 
 @dataclass(frozen=True)
 class Group:
-    """Paths between two groups of registers: how many are too long, and the longest, in ns, pin by pin with the time at
-    which each is reached."""
+    """The paths between two groups of registers that are too long.
+
+    ``count``: how many; ``longest``: the longest, in ns; ``path``: its pins, with the time at which each is reached."""
 
     start: str
     end: str
@@ -45,6 +47,7 @@ class Group:
 
 
 def read_delays(sdf: Path) -> Delays:
+    """Return the delays of an SDF file."""
     found, cell = Delays(), ""
     with sdf.open() as lines:
         for line in lines:
@@ -65,7 +68,9 @@ def read_delays(sdf: Path) -> Delays:
 
 
 def arrivals(delays: Delays) -> tuple[dict[str, int], dict[str, str]]:
-    """When each pin settles at the latest, in ps behind the clock's edge; and the pin before it on that path."""
+    """Return the time when each pin settles at the latest, and the pin before it on that path.
+
+    Times are in ps after the clock's edge."""
     waiting = Counter(target for arcs in delays.arcs.values() for target, _ in arcs)
     reached, before = dict(delays.starts), {}
     ready = deque(pin for pin in {*delays.arcs, *waiting} if not waiting[pin])
@@ -81,13 +86,13 @@ def arrivals(delays: Delays) -> tuple[dict[str, int], dict[str, str]]:
 
 
 def signal_of(pin: str) -> str:
-    """The register of the design that a pin belongs to, its numbers left out."""
+    """Return the register of the design that a pin belongs to, with # for its numbers."""
     name = pin.replace("\\", "").rpartition("/")[0]
     return re.sub(r"\d+", "#", _MADE_UP.sub("", name).replace("device.machine.", ""))
 
 
 def long_paths(sdf: Path, period_ns: float) -> list[Group]:
-    """Groups of paths longer than ``period_ns``, the longest first."""
+    """Return the groups of paths longer than ``period_ns``, the longest first."""
     delays = read_delays(sdf)
     reached, before = arrivals(delays)
     late = sorted(((reached[pin] + setup, pin) for pin, setup in delays.ends.items()
@@ -104,6 +109,7 @@ def long_paths(sdf: Path, period_ns: float) -> list[Group]:
 
 
 def _back(pin: str, before: dict[str, str]) -> Iterator[str]:
+    """Yield the pins of a path from its end to its start."""
     yield pin
     while pin in before:
         pin = before[pin]
@@ -111,7 +117,7 @@ def _back(pin: str, before: dict[str, str]) -> Iterator[str]:
 
 
 def summary(groups: list[Group], most: int = 30) -> str:
-    """A line for each start, with the number of late paths from there and the worst end."""
+    """Return a line for each start of late paths: the longest path from there, their number, and where it ends."""
     worst: dict[str, Group] = {}
     counts: Counter[str] = Counter()
     for group in groups:

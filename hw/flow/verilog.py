@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from amaranth._toolchain.yosys import YosysError  # amaranth has no public name for it
-from amaranth.back import verilog
+from amaranth.back import rtlil, verilog
 from amaranth.hdl import Module
 
 from weft.hw.bus.axi import Ports
 from weft.hw.contract.arch import Arch
+from weft.hw.flow.one_core import share_core
 from weft.hw.system import with_ports
 from weft.support.errors import WeftError, explain
 
@@ -23,19 +24,19 @@ TOP_NAME = "weft_top"
 
 
 def verilog_text(arch: Arch, *, trace: bool = False, board: str = "") -> str:
-    """Verilog of module ``weft_top`` with ``clk``, ``rst`` and the ports of ``top.py``; ``trace_*`` if asked for.
-    ``board``: by name, for the register BOARD.
+    """Return the Verilog of module ``weft_top``: ``clk``, ``rst``, the ports of ``top.py``, ``trace_*`` if asked for.
 
-    Amaranth takes the yosys that the environment variable YOSYS names; ``simulate/toolchain.py`` finds one.
-    """
-    return converted(*with_ports(arch, trace=trace, board=board))
+    ``board``: the name that the register BOARD shows as a code. Amaranth takes the yosys that the environment
+    variable YOSYS names; ``simulate/toolchain.py`` finds one. Raise WeftError without a yosys that works."""
+    return converted(*with_ports(arch, trace=trace, board=board), arch.cores)
 
 
-def converted(module: Module, ports: Ports) -> str:
-    """Return the Verilog of what ``with_ports`` gave. Raises WeftError without a yosys that works."""
+def converted(module: Module, ports: Ports, cores: int) -> str:
+    """Return the Verilog of what ``with_ports`` gave. Raise WeftError without a yosys that works."""
     try:
         with _without_collector():
-            text = verilog.convert(module, name=TOP_NAME, ports=ports, emit_src=False)
+            text = rtlil.convert(module, name=TOP_NAME, ports=ports, emit_src=False)
+            text = verilog._convert_rtlil_text(share_core(text, cores) if cores > 1 else text)
     except YosysError as error:
         raise WeftError(explain("yosys", f"{os.environ.get('YOSYS') or 'none'}, which does not work "
                                 f"({str(error).split('.')[0] or 'no answer'})", "a yosys that writes Verilog",
@@ -45,8 +46,10 @@ def converted(module: Module, ports: Ports) -> str:
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """Python's collector of cycles rests: Amaranth's millions of objects live until it has converted them, and to look
-    through them again and again is a third of its time."""
+    """Let Python's collector of cycles rest for as long as the block runs.
+
+    Amaranth's millions of objects live until it has converted them, and to look through them again and again is a
+    third of its time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -57,7 +60,7 @@ def _without_collector() -> Iterator[None]:
 
 
 def shorten(text: str) -> str:
-    """The same Verilog, with less of it and of what a simulator has to do."""
+    """Return the same Verilog, with less text and less work for a simulator."""
     return fold_registers(collapse_repetitions(collapse_zero_memories(text)))
 
 
@@ -67,8 +70,7 @@ _ZERO_WORD = re.compile(r"^ *(\S+)\[(\d+)\] = (\d+)'[hdb]0+;\n", re.MULTILINE)
 def collapse_zero_memories(text: str) -> str:
     """Replace one line for each zero word of a memory by a loop: simulators read the file several times faster.
 
-    The loop's variable belongs to a named block: Verilog, unlike SystemVerilog, has no other place for it.
-    """
+    The loop's variable belongs to a named block: Verilog, unlike SystemVerilog, has no other place for it."""
     lines: list[str] = []
     pending: dict[str, tuple[int, int]] = {}
     numbers = itertools.count()
@@ -93,8 +95,10 @@ _REPETITION = re.compile(r"(?<=[{ ])((?:\\\S+ |[^\s,{}\\]+)(?: ?\[[^\]]*\])?)((?
 
 
 def collapse_repetitions(text: str) -> str:
-    """Write ``{ a, a, a }`` as ``{ {3{a}} }``: sign extensions and masks come out bit by bit, and Verilator, which does
-    not see through that, simulates a machine a tenth slower and takes longer to build it."""
+    """Write ``{ a, a, a }`` as ``{ {3{a}} }``.
+
+    Sign extensions and masks come out bit by bit, and Verilator, which does not see through that, simulates a
+    machine a tenth slower and takes longer to build it."""
     return _REPETITION.sub(lambda match: f"{{{match[2].count(', ' + match[1]) + 1}{{{match[1]}}}}}", text)
 
 
@@ -113,13 +117,13 @@ def fold_registers(text: str) -> str:
     """Say what a register becomes where it is clocked: ``always @(posedge clk) if (enable) q <= d;``.
 
     Yosys writes a wire for the next value, ``always @* begin n = q; if (enable) n = d; end``, and clocks that; a
-    simulator then computes and copies every register in every cycle. Verilator is a sixteenth faster with it, and what
-    it makes is a quarter smaller. A next value that anything else reads stays as it is.
-    """
+    simulator then computes and copies every register in every cycle. Verilator is a sixteenth faster with it, and
+    what it makes is a quarter smaller. A next value that anything else reads stays as it is."""
     return _MODULE.sub(lambda module: _fold_module(module[0]), text)
 
 
 def _fold_module(module: str) -> str:
+    """Return a module with its registers folded."""
     clocked = {match["next"]: match for match in _CLOCKED.finditer(module)}
     mentions = Counter(_WIRE.findall(module))
     folded = set()

@@ -9,7 +9,7 @@ from weft.hw.contract.packing import PAIR, Packing
 from weft.support.errors import WeftError, explain
 
 _MODULE = re.compile(r"^module \\(\S+\.paired_multiplier(?:_\d+)?)$(.*?)^end$", re.MULTILINE | re.DOTALL)
-"""Modules of ``hw.array.paired_multiplier`` in RTLIL: name and contents."""
+"""The modules of ``hw.array.paired_multiplier`` in RTLIL: name and contents."""
 _PORT = re.compile(r"^ +wire width (\d+) (input|output) \d+ +(?:signed )?\\(\S+)$", re.MULTILINE)
 _NEEDED = ("clk", "activation", "weights", "take")
 _OUTPUTS = {"PCOUT": "cascade", "P": "total"}
@@ -19,7 +19,7 @@ _D_WIDTHS = {"DSP48E1": 25, "DSP48E2": 27}
 _D_IS_ADDED = {"DSP48E1": '.USE_DPORT("TRUE")', "DSP48E2": '.AMULTSEL("AD"), .PREADDINSEL("A")'}
 _MODE_WIDTHS = {"DSP48E1": 7, "DSP48E2": 9}
 _PRODUCT, _PRODUCT_AND_CASCADE = 0b0000101, 0b0010101
-"""OPMODE of the first block of a cascade and of the others."""
+"""OPMODE of the first block of a cascade, and of the others."""
 _REGISTERS = ", ".join(f".{name}REG({number})" for number, names in (
     (1, ("A", "ACASC", "B", "BCASC", "D", "M", "P")),
     (0, ("AD", "C", "INMODE", "OPMODE", "ALUMODE", "CARRYIN", "CARRYINSEL"))) for name in names)
@@ -31,11 +31,10 @@ _CONSTANTS = ", ".join(f".{pin}({width}'d{value})" for pins, width, value in (
 
 
 def paired_multipliers(rtlil: str, packing: Packing | None) -> str:
-    """Verilog that makes each pair of multipliers of a design one DSP block with all its registers inside, and their
-    sums a cascade; nothing where there are none. The block's own adder makes the word of two weights.
+    """Return Verilog that makes each pair of multipliers one DSP block with its registers, and their sums a cascade.
 
-    Raises WeftError where a pin of a block would have no driver.
-    """
+    It is empty without ``packing``. The block's own adder makes the word of two weights. Raise WeftError if a pin of
+    a block would have no driver."""
     if packing is None:
         return ""
     return "".join(_paired_multiplier(number, name, contents, packing)
@@ -43,6 +42,7 @@ def paired_multipliers(rtlil: str, packing: Packing | None) -> str:
 
 
 def _paired_multiplier(number: int, name: str, contents: str, packing: Packing) -> str:
+    """Return the Verilog of one pair of multipliers."""
     ports = {port: (way, int(width)) for width, way, port in _PORT.findall(contents)}
     if missing := [port for port in _NEEDED if port not in ports]:
         raise WeftError(explain(f"{name}, to be a DSP block", f"no input {', '.join(missing)}", ", ".join(_NEEDED),
@@ -68,5 +68,5 @@ endmodule
 
 
 def _signed(port: str, start: int, stop: int, width: int) -> str:
-    """Some bits of a port, a number with its sign, in ``width`` bits."""
+    """Return bits of a port, a signed number, extended to ``width`` bits, as Verilog."""
     return f"{{{{{width - (stop - start)}{{{port}[{stop - 1}]}}}}, {port}[{stop - 1}:{start}]}}"

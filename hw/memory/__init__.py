@@ -1,0 +1,1 @@
+"""Local memory and accumulators, and the units that move between them."""

@@ -25,21 +25,20 @@ from weft.hw.parts.ports import (
 from weft.hw.parts.select import pick, select
 
 FORWARDING_DEPTH = 4
-"""Writes of the last cycles that a read of the block RAM does not see yet: they are forwarded."""
+"""The writes of so many last cycles are not seen by a read of the block RAM yet, so they are forwarded."""
 
 
 class Accumulators(wiring.Component):
-    """Clients: ``mat_mul`` writes sums and is always taken at once, for the array cannot wait. ``writers`` write or
-    accumulate scalars of accumulator_width, ``readers`` read.
+    """The accumulators: ``mat_mul`` writes sums, ``writers`` write or accumulate scalars, ``readers`` read rows.
 
-    A write replaces a row by sat(value), an accumulate by sat(row + value). In its bank an accumulate needs the read
-    and the write port, a write the write port, a read the read port. ``mat_mul`` goes first, then writers take turns.
-    A reader and an accumulating writer that want the same read port alternate.
-    ``contended``: a sum kept another client waiting in this cycle. The data of a write follow its request
-    ACCUMULATE_DATA_LATENCY cycles later, when its bank has read the row that they may be added to.
-    Whatever is taken sees everything taken in an earlier cycle, even one cycle earlier at the same address. Reads are
-    answered ``ACCUMULATOR_READ_LATENCY`` cycles after they were taken.
-    """
+    A write replaces a row by sat(value), an accumulate by sat(row + value); scalars have accumulator_width bits. In its
+    bank an accumulate needs the read and the write port, a write the write port, a read the read port. ``mat_mul`` is
+    always taken at once, for the array cannot wait; then writers take turns. A reader and an accumulating writer that
+    want the same read port alternate. ``contended``: a sum kept another client waiting in this cycle.
+
+    The data of a write follow its request ACCUMULATE_DATA_LATENCY cycles later, when its bank has read the row that
+    they may be added to. Whatever is taken sees everything taken in an earlier cycle, even one cycle earlier at the
+    same address. Reads are answered ``ACCUMULATOR_READ_LATENCY`` cycles after they were taken."""
 
     def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...]) -> None:
         self._arch, self._readers, self._writers = arch, readers, writers
@@ -51,7 +50,10 @@ class Accumulators(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # requests -> arbitration, bank by bank -> a bank's pipeline: read, add, saturate, write -> the row: response
+        """Return the circuit.
+
+        Flow: requests -> arbitration, bank by bank -> a bank's pipeline: read, add, saturate, write -> the row:
+        response."""
         m = Module()
         arch = self._arch
         interleave = Interleave(arch.accumulator_banks, arch.accumulator_depth)
@@ -76,7 +78,7 @@ class Accumulators(wiring.Component):
         return m
 
     def _answer(self, m: Module, name: str, port, grants: list, banks: list) -> None:
-        """Register the row of the bank that served this client, from where the bank has it."""
+        """Register the row of the bank that served this client as its response."""
         valid, number = served(m, name, grants, ACCUMULATOR_READ_LATENCY - 2)
         chosen = Cat(valid, pick(number, [bank.in_result for bank in banks]), number)
         chosen = delayed(m, chosen, 1, name=f"{name}_chosen", reset=True)
@@ -88,10 +90,9 @@ class Accumulators(wiring.Component):
 
     def _arbitrate(self, m: Module, interleave: Interleave, index: int, bank, readers: list, writers: list,
                    rows: list):
-        """Fill one bank's request register; returns the readers' one-hot grant.
+        """Fill one bank's request register; return the one-hot grant of the readers.
 
-        ``rows``: what ``mat_mul`` and the writers give.
-        """
+        ``rows``: what ``mat_mul`` and the writers give."""
         sums = self.mat_mul.request
         mat_mul = Signal(name=f"mat_mul_in_bank{index}")
         m.d.comb += mat_mul.eq(sums.valid & interleave.in_bank(sums.payload.address, index))
@@ -133,21 +134,22 @@ class Accumulators(wiring.Component):
 
 
 def widened(row: data.View, layout: data.ArrayLayout) -> Value:
-    """Each scalar of a row sign-extended to the scalars of ``layout``."""
+    """Return a row with each scalar sign-extended to the scalars of ``layout``."""
     width = layout.elem_shape.width
     return Cat(*(resize(row[lane], width) for lane in range(layout.length)))
 
 
 class AccumulatorBank(wiring.Component):
-    """One bank. Inputs are registers of the arbitration: ``r_addr`` the row to read, ``w_*`` the write that goes with
-    it; ``w_row``, its scalars, ACCUMULATE_DATA_LATENCY cycles later.
+    """One bank of the accumulators.
 
-    The row read, newer writes included, is ``result`` where ``in_result`` was high in the cycle before, else
-    ``fetched``: both 3 cycles after ``r_addr``. The write reaches the block RAM a cycle later.
+    The inputs are registers of the arbitration: ``r_addr`` is the row to read, ``w_*`` the write that goes with it; the
+    scalars ``w_row`` come ACCUMULATE_DATA_LATENCY cycles later. The row read, newer writes included, is ``result`` if
+    ``in_result`` was high in the cycle before, else ``fetched``: both come 3 cycles after ``r_addr``. The write reaches
+    the block RAM a cycle later.
 
     A scalar at the upper end of its range may stand in ``result``, and in the block RAM, as zero with its bit of
-    ``at_top`` set (:func:`filled`): a flip-flop that is cleared or set costs no table, as a choice for each bit would.
-    """
+    ``at_top`` set (:func:`filled`): a flip-flop that is cleared or set costs no look-up table, as a choice for each
+    bit would."""
 
     def __init__(self, arch: Arch, rows: int, row_width: int) -> None:
         self._arch, self._rows = arch, rows
@@ -159,6 +161,7 @@ class AccumulatorBank(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: block RAM -> the row, or newer writes to it -> adder -> result -> block RAM."""
         m = Module()
         read, stored, write = block_ram(m, "ram", self._rows, word_width(self._arch))
         m.d.comb += read.addr.eq(self.r_addr)
@@ -179,8 +182,7 @@ class AccumulatorBank(wiring.Component):
         return m
 
     def _fetch(self, m: Module, stored, hits: list) -> None:
-        """The row as the block RAM gave it. If writes were too late to be seen there, the row as the newest of these
-        leaves it."""
+        """Register the row as ``fetched``: from the block RAM, or from the newest write that it does not show yet."""
         past = DelayLine(m, Cat(self.result, self.at_top), len(hits) - 1, name="past")
         age, fetched = Signal(range(len(hits) + 1)), Signal(self.fetched.shape(), reset_less=True)
         m.d.sync += [
@@ -190,11 +192,10 @@ class AccumulatorBank(wiring.Component):
         m.d.comb += self.fetched.eq(fetched)
 
     def _add(self, m: Module) -> None:
-        """Add to what was read, or replace it; saturate.
+        """Add to the row that was read, or replace it; saturate.
 
-        On the chip the left side of a sum goes straight into the carry chain, so its register costs nothing more. What
-        is added to it is chosen in the chain's own tables.
-        """
+        On the chip the left side of a sum goes straight into the carry chain, so its register costs nothing more.
+        What is added to it is chosen in the chain's own look-up tables."""
         add_result, add_fetched = Signal(), Signal()
         accumulate = delayed(m, self.w_accumulate, 2, name="accumulate", reset=True)
         m.d.sync += [add_result.eq(accumulate & self.in_result), add_fetched.eq(accumulate & ~self.in_result)]
@@ -213,12 +214,12 @@ class AccumulatorBank(wiring.Component):
 
 
 def word_width(arch: Arch) -> int:
-    """Bits of a row of a bank: its scalars, and which of them are at the top."""
+    """Return the bits of a bank's word: a row's scalars, and a bit for each that says whether it is at the top."""
     return arch.array_size * (arch.accumulator_bits + 1)
 
 
 def filled(arch: Arch, word: Value) -> Value:
-    """A bank's word -> its row: all bits below the sign set in the scalars that are at the top."""
+    """Return the row of a bank's word: scalars that are at the top get all bits below the sign set."""
     size, bits = arch.array_size, arch.accumulator_bits
     row, at_top = word[:size * bits], word[size * bits:]
     ones = Const((1 << bits - 1) - 1, bits - 1)
@@ -227,6 +228,6 @@ def filled(arch: Arch, word: Value) -> Value:
 
 
 def wide_layout(arch: Arch) -> data.ArrayLayout:
-    """The widest scalar written: an exact sum of the array, or an accumulator's own width."""
+    """Return the layout of the widest row that is written: exact sums of the array, or scalars of accumulator_width."""
     sums, scalars = sum_layout(arch), accumulator_layout(arch)
     return sums if sums.size >= scalars.size else scalars

@@ -1,4 +1,4 @@
-"""The tables that a move out may look its bytes up in, where the machine has them."""
+"""The activation tables, in which a move out may look its bytes up, on machines that have them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from weft.hw.parts.operations import register_fields
 from weft.hw.parts.ports import vector_layout
 
 WRITTEN = 1
-"""Cycles behind a ``load`` from which a lookup sees it."""
+"""A lookup sees a ``load`` so many cycles later."""
 
 
 class ActivationTables(wiring.Component):
-    """``scalars`` in, ``looked_up`` out, ACTIVATION_TABLE_LATENCY cycles later; free running, a vector a cycle.
-    ``table`` comes with its vector: 1..activation_tables, or 0 to let the vector pass as it is.
+    """``looked_up`` is ``scalars`` through a table, ACTIVATION_TABLE_LATENCY cycles later; a vector a cycle.
 
-    ``load`` puts ``vector`` at the next entry of ``load_table``, from that of byte -128 on; TABLE_ENTRIES of them are a
-    table. A lookup WRITTEN cycles later, or more, sees it. Tables are zero at power-up and stay over a reset, which
-    begins at the first entry again. Meaning: ``Int8.move_out``.
-    """
+    ``table`` comes with its vector: 1..activation_tables, or 0 to let the vector pass as it is. ``load`` puts
+    ``vector`` at the next entry of ``load_table``, beginning with the entry of byte -128; TABLE_ENTRIES of them make
+    a table. A lookup WRITTEN cycles later, or more, sees it. Tables are zero at power-up and stay over a reset,
+    after which loads begin at the first entry again. Meaning: ``Int8.move_out``."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -39,7 +38,7 @@ class ActivationTables(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        # scalars -> block RAM -> its output register -> looked up, or the scalars as they were
+        """Return the circuit: scalars -> block RAM -> its output register -> looked up, or the scalars as they were."""
         m = Module()
         entry = Signal(range(TABLE_ENTRIES))
         looks = delayed(m, self.table != 0, ACTIVATION_TABLE_LATENCY, name="looks")
@@ -63,5 +62,5 @@ class ActivationTables(wiring.Component):
         return m
 
     def _place(self, table):
-        """Table 1 is the first."""
+        """Return the place of a table in the memory; table 1 is the first."""
         return (table - 1)[:bits_to_count(self._arch.activation_tables)]

@@ -1,4 +1,4 @@
-"""The way into the accumulators, one for all units that write scalars to them: rescaled as the number scheme says."""
+"""The input rescaler: it turns the scalars that units write to the accumulators into accumulator values."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from weft.hw.parts.slices import stage
 
 
 class InputRescaler(wiring.Component):
-    """``writers`` name the units, each with a port of its name; they take turns. One row a cycle.
+    """One rescaler for all ``writers``, each with a port of its name; they take turns, one row a cycle.
 
-    The write is offered to the accumulators INPUT_RESCALE_LATENCY cycles after the request was taken. Its row follows
-    as late as they want it: it enters on the way, in a pipeline that never waits.
-    """
+    The write is offered to the accumulators INPUT_RESCALE_LATENCY cycles after the request was taken. Its row
+    follows when the accumulators want it, rescaled on the way as the number scheme says, in a pipeline that never
+    waits."""
 
     def __init__(self, arch: Arch, writers: tuple[str, ...]) -> None:
         self._arch, self._writers = arch, writers
@@ -31,7 +31,9 @@ class InputRescaler(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        # requests -> whose turn -> the register: request to the accumulators -> scalars, turned, placed: data
+        """Return the circuit.
+
+        Flow: requests -> whose turn -> the register: request to the accumulators -> scalars, turned, placed: data."""
         m = Module()
         ports, write = [getattr(self, name) for name in self._writers], self.accumulator_write.request
         requests = [port.request for port in ports]

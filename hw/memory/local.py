@@ -17,17 +17,17 @@ from weft.hw.parts.select import pick, select
 
 
 class LocalMemory(wiring.Component):
-    """``readers`` and ``writers`` name the clients; each gets a port of its name (see ``ports.py``).
+    """Local memory for the clients ``readers`` and ``writers``; each gets a port of its name (see ``ports.py``).
 
     Every cycle each bank serves one read and one write. The clients that ask for a bank take turns. Only the reader
     ``first`` never waits, nor does the writer ``first_writer``: if it took turns, a client at half its pace would meet
-    it in bank after bank and slow it down to half. ``contended`` tells the reader that it kept another one waiting in
-    this cycle; it must leave a gap later. Writers wait for the first one as long as its operation may stay in a bank.
+    it in bank after bank and slow it down to half. ``contended`` tells the reader ``first`` that it kept another one
+    waiting in this cycle; it must leave a gap later. Other writers wait for ``first_writer`` as long as its operation
+    stays in a bank.
 
-    A read is answered ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a later
-    cycle. With register slices that is from the second cycle on; the interlock lets no read begin before. Contents are
-    zero at power-up and survive a reset.
-    """
+    A read is answered ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a
+    later cycle (with register slices from the second cycle on; the interlock lets no read begin before). Contents
+    are zero at power-up and survive a reset."""
 
     def __init__(self, arch: Arch, readers: tuple[str, ...], writers: tuple[str, ...],
                  first: str | None = None, first_writer: str | None = None) -> None:
@@ -40,7 +40,9 @@ class LocalMemory(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # requests -> arbitration, bank by bank -> block RAM -> its output register -> the bank's row: response
+        """Return the circuit.
+
+        Flow: requests -> arbitration, bank by bank -> block RAM -> its output register -> the bank's row: response."""
         m = Module()
         arch = self._arch
         interleave = Interleave(arch.local_banks, arch.local_depth)
@@ -75,8 +77,9 @@ class LocalMemory(wiring.Component):
 
 def choose(m: Module, name: str, interleave: Interleave, bank: int, requests: list, field: str | None = None,
            first: int | None = None):
-    """One-hot grant of a bank's port among client requests. Client ``first`` is served whenever it asks. ``ready`` of a
-    request does not wait for its own valid."""
+    """Return the one-hot grant of a bank's port among client requests. Client ``first`` is served whenever it asks.
+
+    ``ready`` of a request does not wait for its own valid."""
     m.submodules[name] = arbiter = RoundRobin(len(requests))
     in_bank = [interleave.in_bank(request.payload[field] if field else request.payload, bank) for request in requests]
     asks = [request.valid & here for request, here in zip(requests, in_bank, strict=True)]
@@ -100,8 +103,7 @@ def take_write(m: Module, name: str, write, interleave: Interleave, grant, write
                late: int) -> None:
     """Register the chosen write in front of the block RAM, as late as reads are, which keeps their order.
 
-    ``vectors``: what the writers offered ``late`` cycles ago; then the write is that much later.
-    """
+    ``vectors``: what the writers offered ``late`` cycles ago; then the write is that much later."""
     vector = Signal(len(write.data), reset_less=True, name=f"{name}_vector")
     row = select(grant, [interleave.row(port.request.payload.address) for port in writers])
     granted = delayed(m, grant, late, name=f"{name}_granted", reset=True)
@@ -110,10 +112,9 @@ def take_write(m: Module, name: str, write, interleave: Interleave, grant, write
 
 
 def served(m: Module, name: str, grants: list, cycles: int) -> tuple[Value, Value]:
-    """Whether any bank took the client's request, and that bank's number, some cycles ago.
+    """Return whether any bank took the client's request ``cycles`` ago, and that bank's number.
 
-    ``grants``: for each bank, whether it takes the client's request now.
-    """
+    ``grants``: for each bank, whether it takes the client's request now."""
     number = [Cat(grant for bank, grant in enumerate(grants) if bank >> bit & 1).any()
               for bit in range(bits_to_count(len(grants)))]
     line = delayed(m, Cat(Cat(*grants).any(), *number), cycles, name=f"{name}_served", reset=True)
@@ -121,7 +122,7 @@ def served(m: Module, name: str, grants: list, cycles: int) -> tuple[Value, Valu
 
 
 def respond(m: Module, port, valid, number: Value, rows: list) -> None:
-    """Register rows[number] as the port's response, the last cycle of a read's latency; zeros where it is not valid."""
+    """Register rows[number] as the port's response, zeros if it is not ``valid``: the last cycle of a read."""
     row = Signal(len(rows[0]), reset_less=True)
     m.d.comb += port.response.payload.as_value().eq(row)
     m.d.sync += [port.response.valid.eq(valid), row.eq(Mux(valid, pick(number, rows), 0))]

@@ -17,10 +17,10 @@ from weft.hw.parts.walker import Walker
 
 
 class MoveInUnit(wiring.Component):
-    """``operation`` in; ``done`` pulses when its last vector was taken by the accumulators. One vector a cycle.
+    """The move_in unit; ``done`` pulses when the accumulators took an operation's last vector. One vector a cycle.
 
-    LATENCY: from an operation taken to its first request to enter, where nothing stalls; with register slices one more.
-    """
+    LATENCY: from an operation taken to its first request to the input rescaler, if nothing stalls; with register
+    slices one more."""
 
     LATENCY = Walker.LATENCY + LOCAL_READ_LATENCY + ReadStream.LATENCY
 
@@ -32,6 +32,7 @@ class MoveInUnit(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: operation -> walker -> local memory -> input rescaler."""
         m = Module()
         arch, layout = self._arch, operation_layout(self._arch, "move_in")
         tag = data.StructLayout({"address": arch.accumulator_address_width, "last": 1, "accumulate": 1,

@@ -16,10 +16,9 @@ from weft.hw.parts.walker import Walker
 
 
 class MoveOutUnit(wiring.Component):
-    """``operation`` in; ``done`` pulses when its last vector was written. One vector a cycle.
+    """The move_out unit; ``done`` pulses when the last vector of an ``operation`` was written. One vector a cycle.
 
-    LATENCY: from an operation taken to its first write request, where nothing stalls; with register slices one more.
-    """
+    LATENCY: from an operation taken to its first write request, if nothing stalls; with register slices one more."""
 
     LATENCY = Walker.LATENCY + ROUNDED_READ_LATENCY + ReadStream.LATENCY + 1
 
@@ -31,6 +30,7 @@ class MoveOutUnit(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: operation -> walker -> requantizer -> FIFO -> local memory."""
         m = Module()
         arch, layout = self._arch, operation_layout(self._arch, "move_out")
         scalars = ReadPort(arch.accumulator_address_width, vector_layout(arch))
@@ -54,8 +54,9 @@ class MoveOutUnit(wiring.Component):
 
 
 def write_rows(m: Module, arch: Arch, rows, port):
-    """A stream of rows with ``address`` and ``last`` in their tag through one register into a local write port;
-    whether an operation's last row is written in this cycle."""
+    """Write a stream of rows, with ``address`` and ``last`` in their tag, to a local memory port through one register.
+
+    Return whether an operation's last row is written in this cycle."""
     request = port.request
     written = stage(m, arch, "written", rows.payload.shape(), "tag")
     connect(m, rows, written.i)

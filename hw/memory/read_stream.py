@@ -1,4 +1,4 @@
-"""Memory rows as a stream with back-pressure: addresses with luggage in, rows with the same luggage out."""
+"""Memory rows as a stream with back-pressure: addresses with a tag in, rows with the same tag out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from weft.hw.parts.ports import ReadPort
 
 
 class ReadStream(wiring.Component):
-    """i: ``address`` and ``tag`` (anything that goes with it). o: ``data`` and ``tag``, in the same order.
+    """Read rows: ``i`` has ``address`` and ``tag`` (any fields), ``o`` has ``data`` and ``tag``, in the same order.
 
     The memory's answers cannot be held back, so a request is made only while the FIFO has room for everything under
-    way. The stream sustains one row a cycle. Its latency is the memory's plus LATENCY cycles.
-    """
+    way. The stream sustains one row a cycle. Its latency is the memory's plus LATENCY cycles."""
 
     LATENCY = READ_STREAM_LATENCY
 
@@ -30,6 +29,7 @@ class ReadStream(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: requests while there is room, and a FIFO each for rows and for tags."""
         m = Module()
         rows = fifo.SyncFIFOBuffered(width=self._row.size, depth=self._depth)
         tags = fifo.SyncFIFOBuffered(width=self._tag.size, depth=self._depth)

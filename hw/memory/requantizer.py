@@ -1,5 +1,6 @@
-"""The way out of the accumulators, one for all units that read them: rows rounded off to scalars, with ReLU when asked;
-as they are for the move-out unit where numbers have scales."""
+"""The requantizer: it turns accumulator rows that units read into scalars, with ReLU when asked.
+
+On INT8 machines the move_out unit requantizes by itself, and gets its rows as they are."""
 
 from __future__ import annotations
 
@@ -20,11 +21,10 @@ from weft.hw.parts.select import select
 
 
 class Requantizer(wiring.Component):
-    """``readers`` name the units, each with a port of its name; they take turns. One row a cycle.
+    """One requantizer for all ``readers``, each with a port of its name; they take turns, one row a cycle.
 
-    Numbers without points of their own ignore the shift. A port that is a plain :class:`ReadPort`
-    (``ports.requantizer_port``) gets its rows as they are.
-    """
+    If the number scheme has no output shift, the shift is ignored. A port that is a plain :class:`ReadPort`
+    (``ports.requantizer_port``) gets its rows as they are."""
 
     def __init__(self, arch: Arch, readers: tuple[str, ...]) -> None:
         self._arch, self._readers = arch, readers
@@ -34,7 +34,9 @@ class Requantizer(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        # requests -> whose turn -> accumulators -> the coarse shift -> the fine shift, rounded: response
+        """Return the circuit.
+
+        Flow: requests -> whose turn -> accumulators -> the coarse shift -> the fine shift, rounded: response."""
         m = Module()
         read, ports = self.accumulator_read, [getattr(self, name) for name in self._readers]
         requests = [port.request for port in ports]
@@ -61,14 +63,17 @@ class Requantizer(wiring.Component):
         return m
 
     def _rounds(self, port) -> bool:
-        """Whether this port's rows are rounded off."""
+        """Return whether this port gets scalars."""
         return isinstance(port.signature, RequantizerPort)
 
     def _address(self, port) -> Value:
+        """Return the address that a port requests."""
         return port.request.payload.address if self._rounds(port) else port.request.payload
 
     def _rounded(self, m: Module, coming_shift: Value, coming_relu: Value) -> list[Value]:
-        """Two steps, each with a register. ``coming_*``: the row's, a cycle before it."""
+        """Return the scalars of the row, two steps later, each with a register.
+
+        ``coming_shift`` and ``coming_relu`` belong to the row, and come a cycle before it."""
         width, bits = self._arch.number.width, self._arch.accumulator_bits
         shift, fine_shift = (Signal(len(coming_shift), reset_less=True, name=name) for name in ("shift", "fine_shift"))
         from_shift, relu = Signal(bits, reset_less=True), Signal(reset_less=True)

@@ -1,4 +1,4 @@
-"""DataMove from the accumulators to local memory where numbers have scales, LoadScale and LoadActivationTable."""
+"""The move_out unit of INT8 machines: DataMove from the accumulators, LoadScale and LoadActivationTable."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from weft.hw.parts.walker import Walker
 
 
 class ScaledMoveOutUnit(wiring.Component):
-    """``operation`` in; ``done`` pulses, in order, when its last vector was written, a load's when it was
-    requested. One vector a cycle. A load of scales or of a table begins when all that was to be written before it is.
+    """The move_out unit of INT8 machines; it takes an ``operation`` at a time and moves one vector a cycle.
 
-    ``busy``: what was requested of scales or a table is not all there yet, so that a reset would lose it.
-    """
+    ``done`` pulses, in order, when a move's last vector was written, or a load's last vector was requested. A load
+    of scales or of a table begins when all earlier moves have been written. ``busy``: scales or a table were
+    requested and are not all there yet, so that a reset would lose some."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -36,8 +36,10 @@ class ScaledMoveOutUnit(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        # operation -> walker -> accumulators -> scaler -> tables -> FIFO -> local memory
-        # or -> local memory -> scaler or tables
+        """Return the circuit.
+
+        Flow: operation -> walker -> accumulators -> scaler -> tables -> FIFO -> local memory or -> local memory ->
+        scaler or tables."""
         m = Module()
         arch, latency = self._arch, move_out_latency(self._arch)
         # Rows become scalars on their way into the FIFO.
@@ -79,12 +81,14 @@ class ScaledMoveOutUnit(wiring.Component):
         return m
 
     def _drained(self, m: Module, moving: Value) -> Value:
-        """Whether what was to be written can be read: with register slices a cycle later (:class:`LocalMemory`)."""
+        """Return whether all moves have been written and can be read.
+
+        With register slices that is a cycle later (:class:`LocalMemory`)."""
         before = delayed(m, moving != 0, self._arch.register_slices, name="moved", reset=True)
         return (moving == 0) & ~before
 
     def _scale(self, m: Module, scaler: Scaler, operation) -> None:
-        """What an operation says comes with its rows."""
+        """Give the scaler the rows, with the fields of their operation, and the scales that are loaded."""
         late = {name: delayed(m, operation[name], ACCUMULATOR_READ_LATENCY, name=name)
                 for name in ("scale_shift", "output_zero_point", "relu")}
         m.d.comb += [
@@ -94,13 +98,15 @@ class ScaledMoveOutUnit(wiring.Component):
         ]
 
     def _loaded(self, m: Module, kind: Value) -> Value:
-        """Whether a vector of this kind of load is there."""
+        """Return whether a vector of this kind of load has arrived."""
         response = self.local_read.response.valid
         return response & delayed(m, kind, LOCAL_READ_LATENCY,
                                   name="kind") if self._arch.activation_tables else response
 
     def _look_up(self, m: Module, scaler: Scaler, operation) -> Value:
-        """Scalars as their operation's table says; its number comes with them, or with the vectors of a load."""
+        """Return the scalars as their operation's activation table maps them; load the tables.
+
+        The table's number comes with the scalars, or with the vectors of a load."""
         m.submodules.tables = tables = ActivationTables(self._arch)
         row = ACCUMULATOR_READ_LATENCY + self._arch.scheme.requantize_latency
         m.d.comb += [

@@ -1,4 +1,4 @@
-"""Accumulators to scalars where numbers have scales: bias, multiplier, shift and zero point of every lane."""
+"""The scaler of INT8 machines: from accumulators to scalars by bias, multiplier, shift and zero point of every lane."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from weft.hw.parts.operations import register_fields
 from weft.hw.parts.ports import accumulator_layout, vector_layout
 
 SUM, SATURATED, PRODUCT, PASSED, CUT, ROUNDED, CLIPPED = range(1, SCALE_LATENCY + 1)
-"""Cycles behind a row in which each step's register holds its value."""
+"""The cycles after a row in which each step's register holds its value."""
 
 
 class Scaler(wiring.Component):
-    """``row`` in, ``scalars`` out, SCALE_LATENCY cycles later; free running, a row a cycle. ``shift``, ``zero`` and
-    ``relu`` come with their row.
+    """``scalars`` are the requantized ``row``, SCALE_LATENCY cycles later; free running, a row a cycle.
 
-    ``take`` shifts ``scale`` into every lane's scales: SCALE_VECTORS of them replace what was there. A row that comes
-    in the cycle of the first one is still scaled as before, one that comes behind the last one as these say. Scales are
-    zero at power-up and stay over a reset. Meaning: ``Int8.move_out``.
-    """
+    ``shift``, ``zero`` and ``relu`` come with their row. ``take`` shifts ``scale`` into every lane's scales:
+    SCALE_VECTORS of them replace what was there. A row that comes in the cycle of the first one is still scaled as
+    before, one that comes after the last one as these say. Scales are zero at power-up and stay over a reset.
+    Meaning: ``Int8.move_out``."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -46,7 +45,10 @@ class Scaler(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        # row + bias -> saturated -> x multiplier -> its second register -> cut -> rounded off -> clipped -> + zero
+        """Return the circuit.
+
+        Flow: row + bias -> saturated -> x multiplier -> its second register -> cut -> rounded off -> clipped -> +
+        zero."""
         m = Module()
         zero_of = DelayLine(m, self.zero, CLIPPED, name="zero_line")
         shifts = DelayLine(m, self.shift, CUT, name="shift_line")
@@ -62,7 +64,7 @@ class Scaler(wiring.Component):
         return m
 
     def _product(self, m: Module, lane: int) -> Signal:
-        """(row + bias), saturated, x multiplier: exact."""
+        """Return (row + bias), saturated, x multiplier of one lane, exact."""
         width = self._arch.number.width
         scale = Signal(SCALE_VECTORS * width, reset_less=True, name=f"scale_{lane}")
         with m.If(self.take):
@@ -86,8 +88,9 @@ class Scaler(wiring.Component):
 
     def _rounded(self, m: Module, lane: int, product: Signal, shifts: tuple[Value, Value], reached: Value,
                  relu: Value) -> Signal:
-        """The product rounded off, within one bit more than a scalar: what it exceeds them by no zero point brings
-        back."""
+        """Return the product of one lane, rounded off and clipped to one bit more than a scalar.
+
+        No zero point brings anything beyond that back into a scalar's range."""
         width = self._arch.number.width + 1
         step = fixed_point.cut(product, shifts[0], reached, width)
         cut = Signal(len(step), reset_less=True, name=f"cut_{lane}")

@@ -8,13 +8,12 @@ from amaranth.lib.wiring import In, Out
 
 
 class RoundRobin(wiring.Component):
-    """``requests`` in, one-hot ``grant`` out in the same cycle: the next request after the one granted last.
-    ``open``: bit k says whether request k would be granted. It depends on the other requests alone, so a client knows
-    its turn before its own request is ready.
+    """``grant`` is one-hot, in the same cycle as ``requests``: the next request after the one granted last.
 
-    A request that stays is granted within ``count`` grants, so nobody starves. ``advance``: this cycle's grant was
-    used; only then does the turn pass on. ``keeps``: a request whose grant was not used keeps it.
-    """
+    ``open``: bit k says whether request k would be granted. It depends on the other requests alone, so a client
+    knows its turn before its own request is ready. A request that stays is granted within ``count`` grants, so
+    nobody starves. ``advance``: this cycle's grant was used; only then does the turn pass on. ``keeps``: a request
+    whose grant was not used keeps it."""
 
     def __init__(self, count: int, *, keeps: bool = False) -> None:
         super().__init__({"requests": In(count), "grant": Out(count), "open": Out(count),
@@ -23,11 +22,12 @@ class RoundRobin(wiring.Component):
 
     @staticmethod
     def reference(requests: int, last: int, count: int) -> int:
-        """Index granted after ``last`` was served, -1 for none."""
+        """Return the index granted after ``last`` was served, -1 for none."""
         order = [(last + 1 + k) % count for k in range(count)]
         return next((index for index in order if requests >> index & 1), -1)
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: comparisons of all pairs of requests, and who goes first."""
         m = Module()
         later = Signal(self.count)  # ones above the index served last: those go first
 

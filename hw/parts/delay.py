@@ -6,10 +6,9 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value, ValueLike
 
 
 class DelayLine:
-    """``value`` and its past: ``tap(k)`` is ``value`` k cycles ago, k = 0..cycles, as an unsigned value.
+    """A value and its past: ``tap(k)`` is ``value`` k cycles ago, k = 0..cycles, as an unsigned value.
 
-    ``reset`` is for control bits, which must come up and restart as zero; data paths go without.
-    """
+    ``reset`` is for control bits, which must come up and restart as zero; data paths go without."""
 
     def __init__(self, m: Module, value: ValueLike, cycles: int, *, name: str, reset: bool = False) -> None:
         self._value = value = Value.cast(value)
@@ -18,10 +17,11 @@ class DelayLine:
             m.d.sync += self._past.eq(Cat(value, self._past)[:len(self._past)])
 
     def tap(self, cycles: int) -> Value:
+        """Return the value so many cycles ago."""
         width = len(self._value)
         return self._past[(cycles - 1) * width:cycles * width] if cycles else self._value[:]
 
 
 def delayed(m: Module, value: ValueLike, cycles: int, *, name: str, reset: bool = False) -> Value:
-    """``value`` some cycles ago."""
+    """Return ``value`` so many cycles ago."""
     return DelayLine(m, value, cycles, name=name, reset=reset).tap(cycles)

@@ -1,7 +1,7 @@
 """The hardware twin of ``numerics.py``: the same functions as Amaranth expressions, combinational.
 
-Every function takes and gives signed values and spells its widths out, since Amaranth cuts what is too wide silently.
-"""
+Every function takes and gives signed values and spells its widths out, since Amaranth cuts what is too wide
+silently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from amaranth.hdl import Cat, Const, Mux, Value, signed
 
 
 def saturate(value: Value, width: int) -> Value:
-    """Signed value of any width -> signed ``width`` bits, clipped to their range."""
+    """Return a signed value of any width in ``width`` bits, clipped to their range."""
     value = Value.cast(value)
     if len(value) <= width:
         return resize(value, width)
@@ -20,7 +20,7 @@ def saturate(value: Value, width: int) -> Value:
 
 
 def resize(value: Value, width: int) -> Value:
-    """Sign-extend to, or keep the low, ``width`` bits."""
+    """Return a value sign-extended to ``width`` bits, or its lowest ``width`` bits."""
     value = Value.cast(value)
     if len(value) >= width:
         return value[:width].as_signed()
@@ -28,7 +28,9 @@ def resize(value: Value, width: int) -> Value:
 
 
 def round_half_even(value: Value, shift: int) -> Value:
-    """Signed value / 2**shift for a constant shift, HALF_EVEN; one bit wider than what remains, so nothing is lost."""
+    """Return a signed value / 2**shift for a constant shift, rounded HALF_EVEN.
+
+    It is one bit wider than what remains, so nothing is lost."""
     value = Value.cast(value)
     if shift == 0:
         return value.as_signed()
@@ -38,33 +40,33 @@ def round_half_even(value: Value, shift: int) -> Value:
 
 
 def add_with_carry(left: Value, right: Value, carry: Value) -> Value:
-    """left + right + carry in one carry chain: a sum of three would first become one of two."""
+    """Return left + right + carry in one carry chain: a sum of three would first become a sum of two."""
     return (Cat(Const(1, 1), left).as_signed() + Cat(carry, right).as_signed())[1:].as_signed()
 
 
 def reached(shift: Value, width: int) -> Value:
-    """Bit k of ``width``: whether ``shift`` <= k. The steps below take it from outside: one is enough for all lanes,
-    and it can be made a cycle ahead. One shift of a constant instead of comparisons: it simulates faster."""
+    """Return ``width`` bits; bit k says whether ``shift`` <= k.
+
+    The functions below take it as an argument: one is enough for all lanes, and it can be made a cycle earlier. It
+    is one shift of a constant instead of comparisons, which simulates faster."""
     return (Const((1 << width) - 1, width) << shift)[:width]
 
 
 def _end(sign: Value, width: int) -> Value:
-    """The end of the range of ``width`` bits on the side of ``sign``."""
+    """Return the end of the range of ``width`` bits on the side of ``sign``."""
     return Cat((~sign).replicate(width - 1), sign)
 
 
 # -- leaving the accumulators, in two steps ----------------------------------------------------------------------------
 FINE_BITS = 3
-"""Bits of an output shift that its second step takes; the first takes those above."""
+"""The bits of an output shift that the second step takes; the first step takes those above."""
 
 
 def cut(value: Value, shift: Value, from_shift: Value, width: int) -> Value:
-    """First step of :func:`requantize`: the coarse shift, for :func:`round_off`. To be registered, as the step after
-    it.
-    ``from_shift``: ``reached(shift, len(value))``.
+    """Return the first step of :func:`requantize`, the coarse shift, for :func:`round_off`.
 
-    Bits shifted out, at both ends, are asked of the value before the shift, so that few bits have to be shifted.
-    """
+    It is to be registered, like the result of the second step. ``from_shift``: ``reached(shift, len(value))``. The
+    bits shifted out at both ends are tested on the value before the shift, so that few bits have to be shifted."""
     value, shift = Value.cast(value), Value.cast(shift)
     sign, fine = value[-1], min(FINE_BITS, len(shift))
     # One guard bit below carries the half through the shifter; the bits shifted out beyond it are sticky.
@@ -77,8 +79,9 @@ def cut(value: Value, shift: Value, from_shift: Value, width: int) -> Value:
 
 
 def round_off(cut_value: Value, shift: Value, width: int) -> Value:
-    """Second step of :func:`requantize`: the fine shift, for :func:`add_up`: what remains, saturated, above the bit
-    that has to be added to it, HALF_EVEN. Zero for zero."""
+    """Return the second step of :func:`requantize`, the fine shift, for :func:`add_up`.
+
+    Bit 0 is the bit that has to be added (HALF_EVEN) to the saturated value above it. Zero gives zero."""
     window, sticky, over, sign = cut_value[:-3], cut_value[-3], cut_value[-2], cut_value[-1]
     shifted = (window >> shift[:FINE_BITS])[:width + 1]
     kept, half = shifted[1:], shifted[0]
@@ -86,9 +89,10 @@ def round_off(cut_value: Value, shift: Value, width: int) -> Value:
 
 
 def add_up(kept: Value) -> Value:
-    """Last step of :func:`requantize`, in the cycle of the second one: the value above bit 0 plus that bit, saturated.
-    For a register, which is set where the largest scalar would rise: that costs no table, as a choice for each bit
-    would."""
+    """Return the last step of :func:`requantize`, in the cycle of the second one: the value above bit 0 plus that bit.
+
+    The sum is saturated. It goes to a register, which is set if the largest scalar would rise: that costs no look-up
+    table, as a choice for each bit would."""
     value = kept[1:]
     total = (value + kept[0])[:len(value)]
     rises = total[-1] & ~value[-1]
@@ -97,29 +101,33 @@ def add_up(kept: Value) -> Value:
 
 
 def requantize(value: Value, shift: Value, width: int) -> Value:
-    """Accumulator -> scalar of ``width`` bits: round off ``shift`` bits (a signal or constant), saturate."""
+    """Return the scalar of ``width`` bits of an accumulator value: ``shift`` bits rounded off, saturated.
+
+    ``shift`` is a signal or a constant."""
     value, shift = Value.cast(value), Value.cast(shift)
     return add_up(round_off(cut(value, shift, reached(shift, len(value)), width), shift, width))
 
 
 # -- entering the accumulators, in two steps ---------------------------------------------------------------------------
 def _rotate_left(value: Value, shift: Value) -> Value:
-    """``value`` has a power of two of bits."""
+    """Return ``value``, whose number of bits is a power of two, rotated to the left by ``shift``."""
     return (Cat(value, value) << shift)[len(value):2 * len(value)]
 
 
 def fitting(shift: Value, width: int, accumulator_width: int) -> Value:
-    """Bit k: whether bit k of a scalar of ``width`` bits, its sign apart, stays below the accumulator's sign."""
+    """Return a bit for each bit below the sign of a scalar of ``width`` bits.
+
+    Bit k says whether bit k of the scalar, shifted by ``shift``, stays below the accumulator's sign."""
     top = accumulator_width - 1
     return (Const((1 << top) - 1, top) >> shift)[:width - 1]
 
 
 def turn(value: Value, shift: Value, fits: Value) -> Value:
-    """First step of :func:`rescale_input`: asks whether a bit falls off the top that is not the sign, and rotates by
-    the lowest two bits of ``shift``. ``fits``: :func:`fitting`. To be registered, for :func:`place`.
+    """Return the first step of :func:`rescale_input`: the scalar rotated by the lowest two bits of ``shift``.
 
-    The scalar is rotated, not shifted: within a power of two of bits, as many as it needs.
-    """
+    It also has a bit that says whether a bit other than copies of the sign falls off the top. ``fits``:
+    :func:`fitting`. The result is to be registered, for :func:`place`. The scalar is rotated, not shifted, within as
+    few bits as hold it, a power of two."""
     value, shift = Value.cast(value), Value.cast(shift)
     sign = value[-1]
     over = ((value[:-1] ^ sign.replicate(len(value) - 1)) & ~fits).any()
@@ -128,7 +136,8 @@ def turn(value: Value, shift: Value, fits: Value) -> Value:
 
 
 def place(turned: Value, shift: Value, from_shift: Value) -> Value:
-    """Second step of :func:`rescale_input`: rotates to the end, puts zeros below and the sign above, saturates.
+    """Return the second step of :func:`rescale_input`: rotated to its place, zeros below, the sign above, saturated.
+
     ``from_shift``: ``reached(shift, accumulator_width)``."""
     accumulator_width = len(from_shift)
     ring, over, sign = turned[:-2], turned[-2], turned[-1]
@@ -142,7 +151,7 @@ def place(turned: Value, shift: Value, from_shift: Value) -> Value:
 
 
 def rescale_input(value: Value, shift: Value, accumulator_width: int) -> Value:
-    """Scalar -> accumulator: shift left by a signal of 0..accumulator_width-1, saturate at ``accumulator_width``."""
+    """Return the accumulator value of a scalar: shifted left by 0..accumulator_width-1, a signal, and saturated."""
     value, shift = Value.cast(value), Value.cast(shift)
     turned = turn(value, shift, fitting(shift, len(value), accumulator_width))
     return place(turned, shift, reached(shift, accumulator_width))

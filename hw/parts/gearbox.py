@@ -14,8 +14,7 @@ class StreamFifo(wiring.Component):
     """A first-in, first-out queue of ``depth`` payloads between two streams.
 
     Neither valid nor ready depends on the other side in the same cycle. Latency 1 cycle; one payload a cycle from
-    depth 2 up. ``level``: payloads inside.
-    """
+    depth 2 up. ``level``: the number of payloads inside."""
 
     LATENCY = 1
 
@@ -26,6 +25,7 @@ class StreamFifo(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: Amaranth's FIFO behind two streams."""
         m = Module()
         incoming, outgoing = Value.cast(self.i.payload), Value.cast(self.o.payload)
         m.submodules.fifo = fifo = SyncFIFO(width=len(incoming), depth=self._depth)
@@ -38,10 +38,10 @@ class StreamFifo(wiring.Component):
 
 
 def word_in_layout(unit_width: int, units_in: int, units_out: int) -> data.StructLayout:
-    """``data``: units ``skip`` .. ``end`` - 1 count. ``lead``: output units left out before a segment's first.
+    """Return the layout of an input word of a :class:`Gearbox`.
 
-    ``last``: the segment's last word.
-    """
+    ``data``: units ``skip`` .. ``end`` - 1 count. ``lead``: output units left out before a segment's first.
+    ``last``: it is the segment's last word."""
     return data.StructLayout({
         "data": unsigned(unit_width * units_in),
         "skip": unsigned(bits_to_count(units_in)), "end": unsigned(bits_to_count(units_in + 1)),
@@ -50,23 +50,22 @@ def word_in_layout(unit_width: int, units_in: int, units_out: int) -> data.Struc
 
 
 def word_out_layout(unit_width: int, units_out: int) -> data.StructLayout:
-    """``mask``: one bit for each unit that was filled."""
+    """Return the layout of an output word of a :class:`Gearbox`; ``mask`` has one bit for each unit that was filled."""
     return data.StructLayout({"data": unsigned(unit_width * units_out), "mask": unsigned(units_out)})
 
 
 class Gearbox(wiring.Component):
-    """Words of ``units_in`` units in, words of ``units_out`` units out, in the same order.
+    """Turn words of ``units_in`` units into words of ``units_out`` units; the units keep their order.
 
-    Units come out in the order in which they came in. A segment ends with an input word that has ``last``: a part of a
-    word that is left then comes out with a partial mask (``flush``) or is dropped (not ``flush``), so that each segment
-    begins at the first unit of an output word, or with ``flush`` at unit ``lead``, read from the segment's first word.
-    Without ``last`` all is one segment. Without ``flush`` an input word may be empty (``end`` = ``skip``).
+    A segment ends with an input word that has ``last``. If a part of an output word is left then, it comes out with a
+    partial mask (``flush``) or is dropped (not ``flush``). So each segment begins at the first unit of an output word,
+    or with ``flush`` at unit ``lead``, read from the segment's first word. Without ``last`` all is one segment. Without
+    ``flush`` an input word may be empty (``end`` = ``skip``).
 
-    Latency: 1 cycle from the input word that completes an output word; 0 where both words are one unit and the gearbox
-    is just wires. Full throughput: one word a cycle on the narrower side while no segment ends; a segment's end costs
-    nothing with ``flush``, at most one cycle without. ``i.ready`` depends on ``o.ready`` in the same cycle; the output
-    word is stable until taken. ``empty``: no unit is inside.
-    """
+    Latency: 1 cycle from the input word that completes an output word; 0 if both words are one unit and the gearbox
+    is just wires. Full throughput: one word a cycle on the narrower side while no segment ends; a segment's end
+    costs nothing with ``flush``, at most one cycle without. ``i.ready`` depends on ``o.ready`` in the same cycle;
+    the output word is stable until taken. ``empty``: no unit is inside."""
 
     def __init__(self, unit_width: int, units_in: int, units_out: int, *, flush: bool = False) -> None:
         self._unit_width, self._units_in, self._units_out, self._flush = unit_width, units_in, units_out, flush
@@ -79,11 +78,14 @@ class Gearbox(wiring.Component):
 
     @property
     def latency(self) -> int:
+        """The cycles from the input word that completes an output word to this word."""
         return int(self._units_in != 1 or self._units_out != 1)
 
     @staticmethod
     def reference(words: list[dict], units_out: int, *, flush: bool) -> list[list[int | None]]:
-        """Output words, None where the mask is 0, for words {units: list, skip, end, lead, last}."""
+        """Return the output words, with None for units whose mask is 0.
+
+        ``words``: dicts {units: list, skip, end, lead, last}."""
         result: list[list[int | None]] = []
         held: list[int | None] = []
         fresh = True
@@ -100,7 +102,9 @@ class Gearbox(wiring.Component):
         return result
 
     def elaborate(self, platform: object) -> Module:
-        # i -> placed behind the units inside -> store, moved down by each word taken -> o: its first units
+        """Return the circuit.
+
+        Flow: i -> placed behind the units inside -> store, moved down by each word taken -> o: its first units."""
         m = Module()
         if self.latency == 0:
             m.d.comb += [
@@ -136,7 +140,7 @@ class Gearbox(wiring.Component):
         return m
 
     def _holes(self, m: Module, accept, taken, level, remaining, position) -> None:
-        """Where the next unit goes, and which units of the output word were filled."""
+        """Compute the place of the next unit, and the mask of the output word."""
         m.d.comb += position.eq(remaining)
         if not self._flush:
             m.d.comb += self.o.payload.mask.eq(~0)
@@ -153,8 +157,10 @@ class Gearbox(wiring.Component):
         m.d.comb += self.o.payload.mask.eq(Cat((unit >= holes) & (unit < level) for unit in range(self._units_out)))
 
     def _store(self, m: Module, taken, position) -> None:
-        """The units inside, oldest first: moved down by a word taken, filled from ``position`` up while there is
-        room, by whatever is offered: ``level`` tells whether it was accepted."""
+        """Keep the units inside, oldest first.
+
+        A word taken moves them down. Whatever is offered fills them from ``position`` up while there is room;
+        ``level`` tells whether it was accepted."""
         width, word = self._unit_width, self.i.payload
         store = [Signal(width, reset_less=True, name=f"unit{index}") for index in range(self._capacity)]
         if self._units_in == 1:

@@ -30,7 +30,7 @@ from weft.hw.parts.operations import (
 )
 
 Source = Callable[[Any, Any], list]
-"""Statements that set a field, given the field and what the queue kept."""
+"""A function that returns statements that set a field, given the field and what the queue kept."""
 
 
 @dataclass(frozen=True)
@@ -107,23 +107,27 @@ def fill_operation(arch: Arch, unit: str, operation: Any, queued: Any) -> list:
 
 
 def _sizes(arch: Arch, rows: Source) -> list:
+    """Return the rows of the sizes; ``rows``: the source of ``rows_m1``."""
     return [("size_m1", unsigned(size_width(arch)), kept("size_m1")),
             ("rows_m1", unsigned(arch.local_address_width), rows)]
 
 
 def _walks(arch: Arch, far: str, far_width: int) -> list:
+    """Return the rows of the sizes and of two walks: over local memory, and over the memory ``far``."""
     return [*_sizes(arch, kept("rows_m1")),
             ("local", walk_layout(arch, arch.local_address_width), walk(0)),
             (far, walk_layout(arch, far_width), walk(1))]
 
 
 def _registers(arch: Arch, unit: str) -> list:
-    """Fields that hold a Configure register as it was when the instruction was decoded."""
+    """Return the rows of fields that hold a Configure register as it was when the instruction was decoded."""
     return [(name, shape, kept(name)) for name, shape in register_fields(arch, unit).items()]
 
 
 def _load_weight(arch: Arch) -> list:
-    """``local.base`` is the last address, visited first; the stride is walked downwards. ``swaps``:
+    """Return the rows of the load_weight unit's operations.
+
+    ``local.base`` is the last address, visited first; the stride is walked downwards. ``swaps``:
     :func:`turns_layout`."""
     return [*_sizes(arch, constant(0)), ("local", walk_layout(arch, arch.local_address_width), column(0)),
             ("zeroes", 1, flag(Opcode.LOAD_WEIGHT, "zeroes")), ("zero_bias", 1, flag(Opcode.LOAD_WEIGHT, "zero_bias")),
@@ -131,7 +135,9 @@ def _load_weight(arch: Arch) -> list:
 
 
 def _mat_mul(arch: Arch) -> list:
-    """``swap``: weights were loaded since the last MatMul; the first vector takes them over. ``loads``:
+    """Return the rows of the mat_mul unit's operations.
+
+    ``swap``: weights were loaded since the last MatMul; the first vector swaps them in. ``loads``:
     :func:`turns_layout`."""
     return [*_walks(arch, "accumulator", arch.accumulator_address_width),
             ("accumulate", 1, flag(Opcode.MAT_MUL, "accumulate")), ("zeroes", 1, flag(Opcode.MAT_MUL, "zeroes")),
@@ -140,28 +146,32 @@ def _mat_mul(arch: Arch) -> list:
 
 
 def _move_out(arch: Arch) -> list:
-    """Accumulators to local memory. ``load_scale``: read each lane's scales from local memory instead; ``load_table``:
-    read table ``activation_table``."""
+    """Return the rows of the move_out unit's operations: accumulators to local memory.
+
+    ``load_scale``: read each lane's scales from local memory instead; ``load_table``: read table
+    ``activation_table``."""
     return [*_walks(arch, "accumulator", arch.accumulator_address_width), ("relu", 1, bit(RELU_BIT)),
             ("output_shift", shift_width(arch), kept("output_shift")),
             *((name, width, kept(name)) for name, width in load_fields(arch).items()), *_registers(arch, "move_out")]
 
 
 def _move_in(arch: Arch) -> list:
-    """Local memory to accumulators."""
+    """Return the rows of the move_in unit's operations: local memory to accumulators."""
     return [*_walks(arch, "accumulator", arch.accumulator_address_width),
             ("accumulate", 1, bit(MOVE_ACCUMULATE_BIT)), ("input_shift", shift_width(arch), kept("input_shift")),
             *_registers(arch, "move_in")]
 
 
 def _dram(arch: Arch) -> list:
-    """DRAM to local memory or back. The interlock sets ``window``, which stands still while operations wait."""
+    """Return the rows of a DRAM unit's operations: DRAM to local memory or back.
+
+    The interlock sets ``window``, which stands still while operations wait."""
     place = ((name, width, None if name == "window" else kept(name)) for name, width in dram_place(arch).items())
     return [*_walks(arch, "dram", arch.dram_address_width), *place]
 
 
 def _simd(arch: Arch) -> list:
-    """One entry of the SIMD unit's queue; which fields count depends on ``kind``."""
+    """Return the rows of the SIMD unit's operations; which fields count depends on ``kind``."""
     registers, address, stride = Isa(arch).simd_register_width, arch.accumulator_address_width, stride_log2_width(arch)
     named = {name: (name, unsigned(registers), sub(index, registers)) for index, name in enumerate(SUB_REGISTERS)}
     return [

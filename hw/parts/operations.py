@@ -1,7 +1,6 @@
-"""Macro-operations: what the decoder hands to the queue of each unit. Shapes only.
+"""Macro-operations: what the decoder hands to the queue of each unit. Here are only their layouts.
 
-A *walk* visits rows outer, vectors inner: row r, vector k is base + r x pitch + k x 2**stride_log2.
-"""
+A *walk* visits rows outer, vectors inner: row r, vector k is base + r x pitch + k x 2**stride_log2."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ def field_registers(arch: Arch, *units: str) -> dict[str, Register]:
 
 
 def register_fields(arch: Arch, *units: str) -> dict[str, object]:
-    """Return the same fields with their shapes."""
+    """Return the fields of :func:`field_registers` with their shapes: name -> shape."""
     specs = {name: register_table(arch)[register] for name, register in field_registers(arch, *units).items()}
     return {name: signed(spec.width) if spec.signed else unsigned(spec.width) for name, spec in specs.items()}
 
@@ -47,16 +46,17 @@ LOAD_FIELDS = {Opcode.LOAD_SCALE: "load_scale", Opcode.LOAD_ACTIVATION_TABLE: "l
 
 
 def load_fields(arch: Arch) -> dict[str, int]:
-    """Return those of ``LOAD_FIELDS`` that this machine has: name -> width."""
+    """Return the fields of ``LOAD_FIELDS`` that this machine has: name -> width."""
     return dict.fromkeys((LOAD_FIELDS[opcode] for opcode in arch.parameter_loads), 1)
 
 
 def stride_log2_width(arch: Arch) -> int:
-    """Bits of any stride_log2 field, the wider of the two operands'."""
+    """Return the bits of any stride_log2 field: those of the wider operand's."""
     return max(bits_to_count(arch.stride0_depth), bits_to_count(arch.stride1_depth), 1)
 
 
 def walk_layout(arch: Arch, address_width: int) -> data.StructLayout:
+    """Return the layout of a walk over addresses of so many bits."""
     return data.StructLayout({
         "base": unsigned(address_width),
         "stride_log2": unsigned(stride_log2_width(arch)),
@@ -65,37 +65,39 @@ def walk_layout(arch: Arch, address_width: int) -> data.StructLayout:
 
 
 def size_width(arch: Arch) -> int:
-    """Bits of size_m1. A legal operation is no longer than an on-chip memory, or fills the weight column with
-    zeroes."""
+    """Return the bits of size_m1.
+
+    A legal operation is no longer than an on-chip memory, or fills the weight column with zeros."""
     return max(arch.local_address_width, arch.accumulator_address_width, bits_to_count(arch.array_size + 1))
 
 
 def turns_layout(arch: Arch) -> data.StructLayout:
-    """How LoadWeight and MatMul take turns, each field modulo its width.
+    """Return the layout of the counts by which LoadWeight and MatMul take turns, each modulo its width.
 
-    ``loads``: LoadWeights before an operation. A MatMul that swaps waits until so many are done: those that are not are
-    outstanding. ``swaps``: MatMuls before it that swap. A LoadWeight waits for all of them; as those before it did so
-    too, at most one is missing, and a bit tells.
-    """
+    ``loads``: the LoadWeights before an operation. A MatMul that swaps waits until so many are done; those that are
+    not done are outstanding, which bounds the width. ``swaps``: the MatMuls before it that swap. A LoadWeight waits
+    for all of them; as the LoadWeights before it did so too, at most one is missing, and one bit is enough."""
     return data.StructLayout({"loads": bits_to_count(depths(arch, "load_weight").outstanding + 1), "swaps": 1})
 
 
 def window_width(arch: Arch) -> int:
-    """Bits of a DRAM window's place: blocks of 64 KiB, which begin below 2**axi_address_width."""
+    """Return the bits of a DRAM window's place: in blocks of 64 KiB, which begin below 2**axi_address_width."""
     return max(arch.axi_address_width - bits_to_count(DRAM_OFFSET_BYTES), 1)
 
 
 def dram_place(arch: Arch) -> dict[str, int]:
-    """Fields that say where a DRAM operand lies: ``window`` counts blocks of 64 KiB, ``cache`` is AxCACHE; ``dram1``,
-    where both windows share a port: which of the two it is."""
+    """Return the fields that say where a DRAM operand lies: name -> width.
+
+    ``window`` counts blocks of 64 KiB, ``cache`` is AxCACHE; ``dram1``, if both windows share a port: it is in
+    DRAM1."""
     return {"window": window_width(arch), "cache": CACHE_WIDTH, **({"dram1": 1} if arch.shared_dram else {})}
 
 
 class SimdKind(enum.Enum, shape=2):
-    """INSTRUCTION: one plain SIMD. LOOP: the next ``body_m1`` + 1 operations, INSTRUCTIONs all, are its body.
+    """The kinds of the SIMD unit's operations.
 
-    LOAD_LUT: fill ``table`` from local memory.
-    """
+    INSTRUCTION: one plain SIMD. LOOP: the next ``body_m1`` + 1 operations, all of them INSTRUCTIONs, are its body.
+    LOAD_LUT: fill ``table`` from local memory."""
 
     INSTRUCTION = 0
     LOOP = 1

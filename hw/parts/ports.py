@@ -1,10 +1,9 @@
-"""Shapes of vectors and the signatures of memory ports, as the client sees them.
+"""Layouts of vectors, and the signatures of memory ports as the client sees them.
 
-A request is a stream: it is taken in the cycle where valid and ready are high. Memories answer reads in order, a fixed
-number of cycles after the request was taken (``timing.py``), on a stream that the client must always accept; while it
-is not valid its payload is zero from local memory, anything from the accumulators. A write, once taken, is seen by
-every read taken in a later cycle.
-"""
+A request is a stream: it is taken in the cycle in which valid and ready are high. Memories answer reads in order, a
+fixed number of cycles after the request was taken (``timing.py``), on a stream that the client must always accept.
+While it is not valid its payload is zero from local memory, anything from the accumulators. A write, once taken, is
+seen by every read taken in a later cycle."""
 
 from __future__ import annotations
 
@@ -17,32 +16,32 @@ from weft.hw.parts.operations import register_fields, shift_width
 
 
 def vector_layout(arch: Arch) -> data.ArrayLayout:
-    """A row of local memory: array_size scalars."""
+    """Return the layout of a row of local memory: array_size scalars."""
     return data.ArrayLayout(signed(arch.number.width), arch.array_size)
 
 
 def activation_layout(arch: Arch) -> data.ArrayLayout:
-    """A row as the systolic array multiplies it: scalars, where they have zero points minus these."""
+    """Return the layout of a row as the array multiplies it: scalars, on INT8 machines minus their zero point."""
     return data.ArrayLayout(signed(arch.scheme.activation_width), arch.array_size)
 
 
 def accumulator_layout(arch: Arch) -> data.ArrayLayout:
-    """A row of the accumulators: array_size scalars of accumulator_width bits."""
+    """Return the layout of a row of the accumulators: array_size scalars of accumulator_width bits."""
     return data.ArrayLayout(signed(arch.accumulator_bits), arch.array_size)
 
 
 def partial_sum_width(arch: Arch) -> int:
-    """Bits of what leaves a column of the array."""
+    """Return the bits of a sum that leaves a column of the array."""
     return arch.scheme.partial_sum_width(arch.array_size)
 
 
 def sum_layout(arch: Arch) -> data.ArrayLayout:
-    """A row that leaves the systolic array."""
+    """Return the layout of a row of sums that leaves the array."""
     return data.ArrayLayout(signed(partial_sum_width(arch)), arch.array_size)
 
 
 class ReadPort(wiring.Signature):
-    """``request`` an address; ``response`` the row, a fixed latency later."""
+    """A client's reads: ``request`` is an address; ``response`` is the row, a fixed latency later."""
 
     def __init__(self, address_width: int, row: data.ArrayLayout) -> None:
         super().__init__({
@@ -52,7 +51,7 @@ class ReadPort(wiring.Signature):
 
 
 class WritePort(wiring.Signature):
-    """``request``: address and row."""
+    """A client's writes: ``request`` is an address and a row."""
 
     def __init__(self, address_width: int, row: data.ArrayLayout) -> None:
         super().__init__({
@@ -61,7 +60,9 @@ class WritePort(wiring.Signature):
 
 
 class AccumulatePort(wiring.Signature):
-    """``request``: address, and whether to add to what is there (saturating) instead of replacing it. ``data``: the
+    """A client's writes to the accumulators.
+
+    ``request``: an address, and whether to add to the row there (saturating) instead of replacing it. ``data``: the
     row, ACCUMULATE_DATA_LATENCY cycles after the request was taken."""
 
     def __init__(self, address_width: int, row: data.ArrayLayout) -> None:
@@ -72,8 +73,10 @@ class AccumulatePort(wiring.Signature):
 
 
 class RequantizerPort(wiring.Signature):
-    """A unit's reads of the accumulators. ``request``: address, output shift, and ``relu``: negative scalars leave as
-    zero; ``response``: the row of scalars, ROUNDED_READ_LATENCY cycles later, anything while it is not valid."""
+    """A unit's reads of the accumulators as scalars.
+
+    ``request``: address, output shift, and ``relu``: negative scalars become zero. ``response``: the row of scalars,
+    ROUNDED_READ_LATENCY cycles later, anything while it is not valid."""
 
     def __init__(self, arch: Arch) -> None:
         super().__init__({
@@ -84,15 +87,17 @@ class RequantizerPort(wiring.Signature):
 
 
 def requantizer_port(arch: Arch, unit: str) -> RequantizerPort | ReadPort:
-    """Return the port by which a unit reads the accumulators. A move-out unit that requantizes itself takes rows as
-    they are."""
+    """Return the port by which a unit reads the accumulators.
+
+    A move_out unit that requantizes itself takes rows as they are."""
     return accumulator_read_port(arch) if arch.scheme.per_lane and unit == "move_out" else RequantizerPort(arch)
 
 
 class InputRescalerPort(wiring.Signature):
-    """A unit's writes to the accumulators. ``request``: address, scalars, how they enter, whether to ``accumulate``,
-    and ``last``, the unit's own mark. Later, in order, ``written`` pulses when the accumulators took a request, with
-    its mark ``written_last``."""
+    """A unit's writes of scalars to the accumulators.
+
+    ``request``: address, scalars, how they are rescaled, whether to ``accumulate``, and ``last``, the unit's own
+    mark. Later, in order, ``written`` pulses when the accumulators took a request, with its mark ``written_last``."""
 
     def __init__(self, arch: Arch) -> None:
         super().__init__({
@@ -105,16 +110,20 @@ class InputRescalerPort(wiring.Signature):
 
 
 def local_read_port(arch: Arch) -> ReadPort:
+    """Return the signature of a read port of local memory."""
     return ReadPort(arch.local_address_width, vector_layout(arch))
 
 
 def local_write_port(arch: Arch) -> WritePort:
+    """Return the signature of a write port of local memory."""
     return WritePort(arch.local_address_width, vector_layout(arch))
 
 
 def accumulator_read_port(arch: Arch) -> ReadPort:
+    """Return the signature of a read port of the accumulators."""
     return ReadPort(arch.accumulator_address_width, accumulator_layout(arch))
 
 
 def accumulator_write_port(arch: Arch) -> AccumulatePort:
+    """Return the signature of a write port of the accumulators."""
     return AccumulatePort(arch.accumulator_address_width, accumulator_layout(arch))

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Mux, Value
 
 
 def select(grant, values: list):
-    """The value whose grant bit is set, zero when none is: an AND-OR, shallower than a priority chain."""
+    """Return the value whose grant bit is set, zero if none is: an AND-OR, shallower than a priority chain."""
     result = 0
     for index, value in enumerate(values):
         result = result | (value & grant[index].replicate(len(value)))
@@ -14,7 +14,9 @@ def select(grant, values: list):
 
 
 def pick(number: Value, values: list):
-    """values[number] for as many values as ``number`` can tell apart: a multiplexer of four is one 6-input table."""
+    """Return values[number], for as many values as ``number`` can tell apart.
+
+    A multiplexer of four is one 6-input look-up table."""
     if len(values) == 1:
         return values[0]
     half = len(values) // 2
@@ -22,5 +24,5 @@ def pick(number: Value, values: list):
 
 
 def lowest_set(bits):
-    """The lowest set bit alone (one-hot), or zero. Without a carry chain: few bits, wanted early."""
+    """Return the lowest set bit alone (one-hot), or zero. It needs no carry chain: bits are few and wanted early."""
     return Cat(bit & ~bits[:index].any() if index else bit for index, bit in enumerate(bits))

@@ -1,4 +1,4 @@
-"""Handshakes cut by registers: what ``register_slices`` puts between a machine's blocks (architecture key)."""
+"""Handshakes cut by registers: what the architecture key ``register_slices`` puts between a machine's blocks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from weft.hw.parts.gearbox import StreamFifo
 class RegisterSlice(wiring.Component):
     """A stream through registers both ways: ``o`` and ``i.ready`` come straight from flip-flops.
 
-    Latency 1 cycle, one payload a cycle, holds two. For narrow payloads whose reader decides much in its cycle.
-    """
+    Latency 1 cycle, one payload a cycle, holds two. It is for narrow payloads whose reader decides much in its
+    cycle."""
 
     LATENCY = 1
 
@@ -22,6 +22,7 @@ class RegisterSlice(wiring.Component):
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: a register on offer, and a spare one."""
         m = Module()
         incoming, outgoing = Value.cast(self.i.payload), Value.cast(self.o.payload)
         payload, spare = (Signal(len(incoming), name=name, reset_less=True) for name in ("payload", "spare"))
@@ -42,13 +43,15 @@ class RegisterSlice(wiring.Component):
 
 
 class Stage(wiring.Component):
-    """One register of a pipeline that can stall: latency 1 cycle, one payload a cycle; ``i.ready`` follows ``o.ready``
-    in the same cycle."""
+    """One register of a pipeline that can stall: latency 1 cycle, one payload a cycle.
+
+    ``i.ready`` follows ``o.ready`` in the same cycle."""
 
     def __init__(self, shape: ShapeLike) -> None:
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: one register."""
         m = Module()
         payload = Signal(len(Value.cast(self.o.payload)), reset_less=True)
         m.d.comb += [self.i.ready.eq(~self.o.valid | self.o.ready), Value.cast(self.o.payload).eq(payload)]
@@ -58,21 +61,19 @@ class Stage(wiring.Component):
 
 
 class PingPong(wiring.Component):
-    """A FIFO of two registers, filled in turn, for wide payloads. Each register's enable is a flip-flop (is it free),
-    and ``o.ready`` moves pointers only.
+    """A FIFO of two registers, filled in turn, for wide payloads.
 
-    ``narrow``: fields that the reader decides by. They go through a :class:`RegisterSlice` instead: they come straight
-    from flip-flops and do not wait for the pointer that drives the wide fields.
-
-    Latency 1 cycle, one payload a cycle, holds two. Neither valid nor ready depends on the other side in the same
-    cycle.
-    """
+    Each register's enable is a flip-flop that says whether it is free, and ``o.ready`` moves pointers only.
+    ``narrow``: fields that the reader decides by. They go through a :class:`RegisterSlice` instead: they come
+    straight from flip-flops and do not wait for the pointer that drives the wide fields. Latency 1 cycle, one
+    payload a cycle, holds two. Neither valid nor ready depends on the other side in the same cycle."""
 
     def __init__(self, shape: ShapeLike, narrow: tuple[str, ...] = ()) -> None:
         self._shape, self._narrow = shape, narrow
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
     def elaborate(self, platform: object) -> Module:
+        """Return the circuit: two registers, their flags and pointers, and a slice for the narrow fields."""
         m = Module()
         incoming, outgoing = self._wide(self.i.payload), self._wide(self.o.payload)
         places = [Signal(len(incoming), name=f"place{index}", reset_less=True) for index in (0, 1)]
@@ -98,12 +99,15 @@ class PingPong(wiring.Component):
         return m
 
     def _wide(self, payload) -> Value:
+        """Return the fields of a payload that are not narrow."""
         if not self._narrow:
             return Value.cast(payload)
         return Cat(payload[name] for name in self._shape.members if name not in self._narrow)
 
     def _slice(self, m: Module) -> None:
-        """A slice holds as many payloads as this, at any time: its handshakes are ours."""
+        """Pass the narrow fields through a slice.
+
+        It always holds as many payloads as the two registers, so its handshakes are theirs."""
         layout = data.StructLayout({name: self._shape[name].shape for name in self._narrow})
         m.submodules.narrow = narrow = RegisterSlice(layout)
         m.d.comb += [narrow.i.valid.eq(self.i.valid), narrow.o.ready.eq(self.o.ready)]
@@ -113,7 +117,7 @@ class PingPong(wiring.Component):
 
 
 def sliced(m: Module, arch: Arch, name: str, source):
-    """``source``, with ``register_slices`` a cycle later through a :class:`RegisterSlice`."""
+    """Return the stream ``source``, with ``register_slices`` a cycle later through a :class:`RegisterSlice`."""
     if not arch.register_slices:
         return source
     m.submodules[name] = register = RegisterSlice(source.payload.shape())
@@ -122,12 +126,15 @@ def sliced(m: Module, arch: Arch, name: str, source):
 
 
 def fifo_of_two(arch: Arch, shape: ShapeLike, *narrow: str):
-    """Cuts ``ready`` on every machine: a memory, with ``register_slices`` registers, whose valid is a flip-flop."""
+    """Return a FIFO of two payloads that cuts ``ready`` on every machine.
+
+    It is a memory, with ``register_slices`` two registers, whose valid is a flip-flop."""
     return PingPong(shape, narrow) if arch.register_slices else StreamFifo(shape, 2)
 
 
 def stage(m: Module, arch: Arch, name: str, shape: ShapeLike, *narrow: str):
-    """A stage of a pipeline that can stall: one register, with ``register_slices`` a :class:`PingPong` in its place.
+    """Return a stage of a pipeline that can stall: one register, with ``register_slices`` a :class:`PingPong`.
+
     ``narrow``: fields that its reader decides by."""
     m.submodules[name] = result = PingPong(shape, narrow) if arch.register_slices else Stage(shape)
     return result

@@ -10,16 +10,16 @@ from weft.hw.contract.walk import Walk
 
 
 class Walker(wiring.Component):
-    """Operation in, addresses out.
+    """Turn an operation into its addresses.
 
-    Parameters: ``operation``: a layout with ``size_m1``, ``rows_m1`` and, under each of ``names``, a walk
-    (base, stride_log2, pitch); ``descending``: vectors go down from the base instead of up; ``counts``: o says which
-    ``vector`` of its row it is.
+    ``operation``: a layout with ``size_m1``, ``rows_m1`` and, under each of ``names``, a walk (base, stride_log2,
+    pitch). ``descending``: vectors go down from the base instead of up. ``counts``: ``o`` says which ``vector`` of its
+    row it is.
 
-    i: the operation, taken in the cycle in which its last address is taken or when idle, so that operations follow each
-    other without a gap. o: an address for each name, ``first`` and ``last`` of the operation, and the operation
-    itself as ``operation`` (stable while its addresses come). Latency: 1 cycle from i taken to the first o valid.
-    """
+    ``i``: the operation, taken when idle or in the cycle in which the last address of the one before is taken, so
+    that operations follow each other without a gap. ``o``: an address for each name, ``first`` and ``last`` of the
+    operation, and the operation itself as ``operation`` (stable while its addresses come). Latency: 1 cycle from
+    ``i`` taken to the first ``o`` valid."""
 
     LATENCY = 1
 
@@ -32,7 +32,7 @@ class Walker(wiring.Component):
 
     @staticmethod
     def walked(operation: data.StructLayout, names: tuple[str, ...], *, counts: bool = False) -> data.StructLayout:
-        """What comes out: an address for each name, and where in which operation it is."""
+        """Return the layout of ``o``: an address for each name, its place in the operation, and the operation."""
         widths = {name: operation[name].shape["base"].width for name in names}
         return data.StructLayout({
             **{name: unsigned(width) for name, width in widths.items()},
@@ -42,13 +42,16 @@ class Walker(wiring.Component):
 
     @staticmethod
     def reference(operation: dict, name: str, *, descending: bool = False) -> list[int]:
-        """The addresses of one walk of an operation given as nested dicts."""
+        """Return the addresses of one walk of an operation given as nested dicts."""
         walk, sign = operation[name], -1 if descending else 1
         return Walk(walk["base"], operation["size_m1"] + 1, sign << walk["stride_log2"], operation["rows_m1"] + 1,
                     walk["pitch"]).addresses().ravel().tolist()
 
     def elaborate(self, platform: object) -> Module:
-        # i -> registers of one address a walk, of the row's start, of the counts -> o; the ends compared a cycle ahead
+        """Return the circuit.
+
+        Flow: i -> registers of one address a walk, of the row's start, of the counts -> o; the ends compared a cycle
+        ahead."""
         m = Module()
         busy, at = self.o.valid, Signal(self.payload, reset_less=True)
         current = at.operation
@@ -87,7 +90,7 @@ class Walker(wiring.Component):
         return m
 
     def _walk(self, m: Module, name: str, at, step, load, end_of_row) -> None:
-        """One address register and the start of its current row."""
+        """Make one address register, and the start of its current row."""
         address, walk, width = at[name], at.operation[name], len(at[name])
         row_start = Signal(width, name=f"{name}_row_start", reset_less=True)
         stride = Signal(width, name=f"{name}_stride")

@@ -1,0 +1,1 @@
+"""The SIMD unit: micro-operations, registers, ALU, and lookup tables."""

@@ -16,30 +16,30 @@ from weft.hw.parts import fixed_point
 
 
 def opcode_is(opcode: Value, *which: Op) -> Value:
-    """Whether a 5-bit opcode is one of these."""
+    """Return whether a 5-bit opcode is one of these."""
     return Cat(opcode == one for one in which).any()
 
 
 SWAPPED = Op.ABS, Op.GREATER_THAN
-"""Operations that get their arguments the other way round, so that one subtraction, left - right, serves all."""
+"""The operations that get their arguments the other way round, so that one subtraction, left - right, serves all."""
 BY_ONE = Op.INCREMENT, Op.DECREMENT
 
 
 LEFT, RIGHT, TOTAL, CONSTANT = range(4)
-"""What a result is chosen from: an argument, their sum or difference, or a truth or an end of the range."""
+"""The values a result is chosen from: an argument, their sum or difference, or a truth or an end of the range."""
 CHOICES = {
     (Op.MIN,): (LEFT, RIGHT), (Op.MAX,): (RIGHT, LEFT), (Op.ABS,): (RIGHT, TOTAL),
     (Op.INCREMENT, Op.DECREMENT, Op.ADD, Op.SUBTRACT): (TOTAL, TOTAL),
     (Op.NOT, Op.AND, Op.OR, Op.GREATER_THAN, Op.GREATER_THAN_EQUAL): (CONSTANT, CONSTANT),
 }
-"""Operations -> the choice where left - right is negative and where it is not; the others pass the left argument."""
+"""Operations -> the choice if left - right is negative, and if it is not. All others pass the left argument."""
 CONTROL = data.StructLayout({"when_less": 2, "when_not_less": 2, "saturates": 1, "is_truth": 1, "uses_logic": 1,
                              "when_less_true": 1})
-"""Control bits of the result multiplexer."""
+"""The control bits of the result multiplexer."""
 
 
 def control(told: Any, opcode: Value) -> list:
-    """Statements that fill a CONTROL for an opcode."""
+    """Return statements that fill a CONTROL for an opcode."""
     def chosen(side: int) -> Value:
         result: Value = Const(LEFT, 2)
         for operations, choices in CHOICES.items():
@@ -55,12 +55,11 @@ def control(told: Any, opcode: Value) -> list:
 
 
 class Alu(wiring.Component):
-    """``opcode``, ``left``, ``right`` in, ``result`` out, LATENCY cycles later; free running, one operation a cycle.
+    """``result`` of ``opcode`` on ``left`` and ``right``, LATENCY cycles later; free running, one operation a cycle.
 
-    Meaning: ``reference.simd_reference``, for arguments made ready by ``operands``: Zero and Abs have 0 on the left,
-    Increment and Decrement 1.0 on the right, Abs and GreaterThan are swapped. NoOp and Zero pass ``left``. Lookup gives
-    anything. One multiplier a lane.
-    """
+    Meaning: ``reference.simd_reference``, for arguments that ``operands`` prepared: Zero and Abs have 0 on the left,
+    Increment and Decrement 1.0 on the right, Abs and GreaterThan are swapped. NoOp and Zero pass ``left``. Lookup
+    gives anything. Each lane has one multiplier."""
 
     LATENCY = ALU_LATENCY
 
@@ -71,12 +70,13 @@ class Alu(wiring.Component):
 
     @staticmethod
     def operands(data_type: DataType, opcode: Op, left: Any, right: Any) -> tuple[Any, Any]:
-        """(left, right) to give the ALU for the arguments of an instruction; numbers, or arrays of any shape."""
+        """Return the (left, right) to give the ALU for an instruction's arguments: numbers, or arrays of any shape."""
         first, second = (right, left) if opcode in SWAPPED else (left, right)
         return (first * 0 if opcode in (Op.ZERO, Op.ABS) else first,
                 second * 0 + data_type.one if opcode in BY_ONE else second)
 
     def elaborate(self, platform: Any) -> Module:
+        """Return the circuit: the opcode's decoding, shared by all lanes, and the lanes."""
         m = Module()
         # Opcode in the cycles in which stages 1 and 2 hold its operation; what they are told is decoded a cycle ahead.
         opcodes = [Signal(unsigned(5), reset_less=True, name=f"opcode_{stage}") for stage in (1, 2)]
@@ -92,6 +92,7 @@ class Alu(wiring.Component):
         return m
 
     def _lane(self, m: Module, lane: int) -> None:
+        """Make one lane: a multiplier and the other operations side by side, then the rounding that both go through."""
         width, point = self._data_type.width, self._data_type.point
 
         def register(name: str, bits: int = width) -> Signal:
@@ -120,8 +121,9 @@ class Alu(wiring.Component):
         ]
 
     def _simple(self, m: Module, lane: int, left: Signal, right: Signal) -> Value:
-        """The result of every operation but Multiply, for stage 3. Stage 2 has one adder and one comparison; a choice
-        follows."""
+        """Return the result of every operation but Multiply, for stage 3.
+
+        Stage 2 has one adder and one comparison; a choice follows."""
         width, one, add, told = self._data_type.width, self._data_type.one, self._add, self._control
         total = Signal(signed(width + 1), reset_less=True, name=f"total_{lane}")
         logic = Signal(reset_less=True, name=f"logic_{lane}")

@@ -1,4 +1,4 @@
-"""Lets micro-operations into the pipeline when what they read has been written."""
+"""The gate of the SIMD pipeline: a micro-operation enters when what it reads has been written."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from weft.hw.simd.micro import micro_layout
 
 
 class Issue(wiring.Component):
-    """``i``: micro-operations in order. ``issued`` is high in the cycle in which ``o`` enters the pipeline; one with
-    read enters in the cycle in which its ``request`` is taken.
+    """``i``: micro-operations in order; ``issued`` is high in the cycle in which ``o`` enters the pipeline.
 
-    An operation waits until all earlier writes to its read address have been taken by the memory, until its source
-    registers have been written (``register_latency``: an operation issued as many cycles after their writer finds
-    them) and until fewer than IN_FLIGHT are under way in the pipeline and the queue behind it. ``retired`` tells that
-    the oldest has left. ``drained``: nothing is here or under way. LATENCY: from ``i`` taken to ``issued``, unhindered.
-    """
+    A micro-operation with read enters in the cycle in which its ``request`` is taken. It waits until all earlier
+    writes to its read address have been taken by the memory, until its source registers have been written
+    (``register_latency``: an operation issued so many cycles after the one that writes a register finds the value)
+    and until fewer than IN_FLIGHT are under way in the pipeline and the queue behind it. ``retired`` tells that the
+    oldest has left. ``drained``: none is here or under way. LATENCY: from ``i`` taken to ``issued``, unhindered."""
 
     LATENCY = 1
     IN_FLIGHT = SIMD_IN_FLIGHT
@@ -36,7 +35,10 @@ class Issue(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        # i -> the door, where conflicts are known from arrival on -> request granted, all clear: issued -> the ring
+        """Return the circuit.
+
+        Flow: i -> the door, where conflicts are known from arrival on -> request granted, all clear: issued -> the
+        ring."""
         m = Module()
         valid = Signal()
         self._waiting = waiting = Signal(micro_layout(self._arch), reset_less=True)  # the operation at the door
@@ -68,8 +70,9 @@ class Issue(wiring.Component):
         return m
 
     def _memory_conflicts(self, m: Module) -> Value:
-        """Whether an operation under way will write the address that the waiting operation reads. There is a bit for
-        each of them. Addresses are compared once, when the waiting operation arrives."""
+        """Return whether an operation under way will write the address that the waiting operation reads.
+
+        There is a bit for each operation under way. Addresses are compared once, when the waiting operation arrives."""
         arriving, waiting = self.i.payload, self._waiting
         addresses = Array(Signal(unsigned(self._arch.accumulator_address_width), reset_less=True, name=f"address_{k}")
                           for k in range(self.IN_FLIGHT))
@@ -90,9 +93,10 @@ class Issue(wiring.Component):
         return conflicts.any()
 
     def _register_conflicts(self, m: Module) -> Value:
-        """Whether source registers of the waiting operation are still to be written. The cycles to wait are kept as
-        that many ones from bit 0 up. They are worked out when it arrives, from the destinations of the operations
-        issued last."""
+        """Return whether source registers of the waiting operation are still to be written.
+
+        The cycles to wait are kept as that many ones from bit 0 up. They are worked out when the operation arrives,
+        from the destinations of the operations issued last."""
         arriving, waiting, depth = self.i.payload, self._waiting, self._register_latency
         fields = data.StructLayout({"first": waiting.destination.shape(), "last": waiting.destination.shape(),
                                     "slot": waiting.slot.shape(), "live": 1})

@@ -1,4 +1,4 @@
-"""Whether the iterations of a loop may overlap."""
+"""Whether the iterations of a SIMD loop may overlap."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from weft.hw.parts.operations import stride_log2_width
 
 
 class LoopOrder(wiring.Component):
-    """Sees the instructions of a loop body and says whether its iterations have to run one after another.
+    """See the instructions of a loop body, and say whether its iterations have to run one after another.
 
-    ``clear`` starts a body. ``access`` is an instruction of it that reads or writes the accumulators, taken in a cycle
-    with ``access_valid`` and ``ready``; ``iterations_m1`` is the loop's. An access takes a cycle for each earlier one,
-    at least one, and the next access is taken in the last of them. When ``ready`` is high again, ``in_order`` tells of
-    all accesses so far. It is high where a write of one instruction and a read or write of another go through
-    addresses that overlap without being the same sequence. Then every iteration has to end before the next begins.
-    """
+    ``clear`` starts a body. ``access`` is an instruction of it that reads or writes the accumulators, taken in a
+    cycle with ``access_valid`` and ``ready``; ``iterations_m1`` is the loop's. An access takes a cycle for each
+    earlier one, at least one, and the next access is taken in the last of these cycles. When ``ready`` is high
+    again, ``in_order`` tells of all accesses so far. It is high if a write of one instruction and a read or write of
+    another go through addresses that overlap without being the same sequence. Then every iteration has to end before
+    the next begins."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -33,7 +33,9 @@ class LoopOrder(wiring.Component):
 
     @staticmethod
     def reference(instructions: list[tuple[list[int], list[int]]]) -> bool:
-        """``in_order`` for the (read, write) addresses of each instruction, iteration after iteration; at least two."""
+        """Return ``in_order`` for at least two iterations.
+
+        ``instructions``: the (read, write) addresses of each instruction, one for each iteration."""
         def clash(one: list[int], other: list[int]) -> bool:
             if not one or not other or (one == other and one[0] != one[1]):
                 return False
@@ -43,7 +45,10 @@ class LoopOrder(wiring.Component):
                    for n in range(len(instructions)) if n != k for addresses in instructions[n])
 
     def elaborate(self, platform: Any) -> Module:
-        # a body instruction's access -> compared with one before it a cycle -> in_order; then ready for the next
+        """Return the circuit.
+
+        Flow: a body instruction's access -> compared with one before it a cycle -> in_order; then ready for the
+        next."""
         m = Module()
         arch = self._arch
         width = arch.accumulator_address_width
@@ -85,6 +90,7 @@ class LoopOrder(wiring.Component):
 
     @staticmethod
     def _clash(one: Any, other: Any) -> Value:
+        """Return whether two sequences of addresses overlap without being the same."""
         overlap = (one.first <= other.last) & (other.first <= one.last)
         same = (one.first == other.first) & (one.stride_log2 == other.stride_log2) & one.moves & other.moves
         return one.used & other.used & overlap & ~same

@@ -1,4 +1,4 @@
-"""Lookup: per-lane tables over evenly spaced keys, and the engine that fills them from local memory."""
+"""Lookup: tables of each lane over evenly spaced keys, and the engine that fills them from local memory."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from weft.hw.parts.ports import local_read_port, vector_layout
 
 
 def values_layout(arch: Arch) -> data.ArrayLayout:
-    """What a lookup finds: a vector for each lookup table, table 1 first."""
+    """Return the layout of the result of a lookup: a vector for each lookup table, table 1 first."""
     return data.ArrayLayout(vector_layout(arch), arch.lut_count)
 
 
 class LookupTables(wiring.Component):
-    """``argument`` in, ``difference`` to the nearest key and the ``values`` there out, LATENCY cycles later.
+    """Find ``argument`` in the keys: ``difference`` to the nearest key and the ``values`` there, LATENCY cycles later.
 
-    Free running, one lookup a cycle. Loading: ``load_valid`` puts ``load_vector`` at entry ``load_entry`` of
-    ``load_table``; table 0 is the key index, of which entry 0 and 1 count. A lookup LOAD_LATENCY cycles after a load,
-    or later, sees it. The tables survive a reset. Meaning: ``reference.LookupReference``.
-    """
+    Free running, one lookup a cycle. ``load_valid`` puts ``load_vector`` at entry ``load_entry`` of ``load_table``;
+    table 0 is the key index, of which only entries 0 and 1 count. A lookup LOAD_LATENCY cycles after a load, or
+    later, sees it. The tables survive a reset. Meaning: ``reference.LookupReference``."""
 
     LATENCY = LOOKUP_LATENCY
     LOAD_LATENCY = 2
@@ -43,12 +42,14 @@ class LookupTables(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
+        """Return the circuit: one lane beside the other."""
         m = Module()
         for lane in range(self._arch.lane_count):
             self._lane(m, lane)
         return m
 
     def _lane(self, m: Module, lane: int) -> None:
+        """Make one lane: the nearest key's index, the difference to that key, and the tables."""
         width, depth = self._arch.number.width, self._arch.lut_depth
 
         def register(name: str, shape: Any) -> Signal:
@@ -79,7 +80,7 @@ class LookupTables(wiring.Component):
         self._tables(m, lane, index)
 
     def _tables(self, m: Module, lane: int, index: Value) -> None:
-        """Stage 5 is the memory's own register, stage 6 one behind it."""
+        """Make one lane's tables. Stage 5 is the memory's own register, stage 6 the register behind it."""
         width, depth = self._arch.number.width, self._arch.lut_depth
         for table in range(self._arch.lut_count):
             memory = Memory(shape=signed(width), depth=depth, init=[])
@@ -94,7 +95,7 @@ class LookupTables(wiring.Component):
             m.d.sync += value.eq(read.data)
 
     def _keys(self, m: Module, lane: int) -> tuple[Signal, Signal]:
-        """First key, and the spacing's log2: the trailing zeros of (key 1 - key 0)."""
+        """Return the first key, and log2 of the spacing of keys: the number of trailing zeros of key 1 - key 0."""
         width = self._arch.number.width
         first_key = Signal(signed(width), reset_less=True, name=f"first_key_{lane}")
         step = Signal(width, reset_less=True, name=f"step_{lane}")
@@ -113,6 +114,7 @@ class LookupTables(wiring.Component):
 
 
 def load_layout(arch: Arch) -> data.StructLayout:
+    """Return the layout of a load: the table, and the walk over local memory that fills it."""
     return data.StructLayout({
         "table": unsigned(bits_to_count(arch.lut_count + 1)),
         "base": unsigned(arch.local_address_width), "stride_log2": unsigned(stride_log2_width(arch)),
@@ -120,7 +122,7 @@ def load_layout(arch: Arch) -> data.StructLayout:
 
 
 class TableLoader(wiring.Component):
-    """Reads lut_depth vectors of local memory into a table. ``operation`` is taken when the table is full."""
+    """Read lut_depth vectors of local memory into a table. ``operation`` is taken when the table is full."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -131,6 +133,7 @@ class TableLoader(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
+        """Return the circuit: requests one behind the other, and responses into the table."""
         m = Module()
         last = self._arch.lut_depth - 1
         operation, request, response = self.operation, self.local_read.request, self.local_read.response

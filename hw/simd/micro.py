@@ -1,4 +1,4 @@
-"""What passes through the SIMD unit's pipeline: one instruction of one iteration, with its addresses worked out."""
+"""Micro-operations of the SIMD pipeline: one instruction of one iteration, with its addresses worked out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.hw.parts.operations import shift_width
 
 
 class Source(enum.Enum, shape=2):
-    """Where an argument comes from."""
+    """The place an argument comes from."""
 
     INPUT = 0
     REGISTER = 1
@@ -21,20 +21,20 @@ class Source(enum.Enum, shape=2):
 
 
 def slot_count(arch: Arch) -> int:
-    """Slot 0 belongs to the program, the others to iterations."""
+    """Return the number of slots. Slot 0 belongs to the program, the others to iterations of a loop."""
     return SIMD_SLOTS if arch.simd_loop_depth else 2
 
 
 def register_width(arch: Arch) -> int:
-    """Bits of a register's number; 0 is the input as a source and nothing as a destination."""
+    """Return the bits of a register's number; 0 is the input as a source, and nothing as a destination."""
     return max(bits_to_count(arch.simd_registers_depth + 1), 1)
 
 
 def micro_layout(arch: Arch) -> data.StructLayout:
-    """``left`` and ``right``: registers, 0 where their source is another. ``done``: the last part of an operation.
+    """Return the layout of a micro-operation.
 
-    Operations without read, write and destination have no effect: they only carry ``done``.
-    """
+    ``left`` and ``right``: registers, 0 if their source is another. ``done``: the last part of an operation. One
+    without read, write and destination has no effect but to carry ``done``."""
     register, slot, address = register_width(arch), bits_to_count(slot_count(arch)), arch.accumulator_address_width
     return data.StructLayout({
         "read": 1, "write": 1, "accumulate": 1, "done": 1,

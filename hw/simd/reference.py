@@ -13,7 +13,9 @@ from weft.hw.contract.numerics import DataType
 
 
 def simd_reference(data_type: DataType, opcode: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """One operation but Lookup on scalars of any shape. NoOp passes its left argument, which is then the input."""
+    """Return the result of one operation but Lookup, on scalars of any shape.
+
+    NoOp passes its left argument, which is then the input. Raise ValueError for Lookup."""
     def truth(condition: np.ndarray) -> np.ndarray:
         return np.where(condition, data_type.one, 0)
 
@@ -54,7 +56,9 @@ def simd_reference(data_type: DataType, opcode: int, left: np.ndarray, right: np
 
 
 class LookupReference:
-    """The tables of all lanes: ``keys`` [lane] first key and log2 of the spacing, ``values`` [table, entry, lane]."""
+    """The lookup tables of all lanes.
+
+    ``first_key`` and ``spacing_log2`` [lane] describe the keys; ``values`` [table, entry, lane]."""
 
     def __init__(self, arch: Arch) -> None:
         self._number, self._depth = arch.number, arch.lut_depth
@@ -63,7 +67,7 @@ class LookupReference:
         self.values = np.zeros((arch.lut_count, arch.lut_depth, arch.lane_count), np.int64)
 
     def load(self, table: int, vectors: np.ndarray) -> None:
-        """``vectors`` [lut_depth, lane]; table 0 is the key index."""
+        """Fill a table with ``vectors`` [lut_depth, lane]; table 0 is the key index."""
         if table:
             self.values[table - 1] = vectors
             return
@@ -73,7 +77,7 @@ class LookupReference:
         self.spacing_log2 = np.array(trailing_zeros)
 
     def lookup(self, argument: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Argument [lane] -> difference [lane], value [table, lane]."""
+        """Return the difference [lane] of an argument [lane] to the nearest key, and the values [table, lane] there."""
         from_first = argument - self.first_key
         half = (1 << self.spacing_log2) >> 1
         index = np.clip((from_first + half) >> self.spacing_log2, 0, self._depth - 1)
@@ -83,7 +87,7 @@ class LookupReference:
 
 @dataclass(frozen=True, kw_only=True)
 class SimdOperation:
-    """One plain SIMD, or an instruction of a loop's body. Addresses None: no access."""
+    """One plain SIMD, or an instruction of a loop's body. An address is None if there is no such access."""
 
     opcode: int = SimdOpcode.NO_OP
     left: int = 0
@@ -120,7 +124,7 @@ SimdProgram = Sequence[SimdOperation | SimdLoop | TableLoad]
 
 
 class SimdReference:
-    """The sequential meaning of the SIMD unit, on accumulators and local memory, [address, lane] both."""
+    """The sequential meaning of the SIMD unit, on accumulators and local memory, both [address, lane]."""
 
     def __init__(self, arch: Arch, accumulators: np.ndarray, local: np.ndarray) -> None:
         self._arch, self.local = arch, local
@@ -129,6 +133,7 @@ class SimdReference:
         self.tables = LookupReference(arch)
 
     def execute(self, program: SimdProgram) -> None:
+        """Execute a program, instruction after instruction, on ``accumulators``, ``registers`` and ``tables``."""
         for item in program:
             if isinstance(item, SimdLoop):
                 self._loop(item.iterations, item.body)
@@ -139,6 +144,7 @@ class SimdReference:
                 self._run(item)
 
     def _run(self, operation: SimdOperation, iteration: int = 0) -> None:
+        """Execute one operation in one iteration."""
         numbers, registers = self._arch.scheme, self.registers
         registers[0] = 0
         if operation.read is not None:
@@ -153,7 +159,7 @@ class SimdReference:
             self.accumulators[address] = value
 
     def _result(self, operation: SimdOperation) -> np.ndarray:
-        """Executes, and writes the destination registers."""
+        """Return the result of an operation, and write the destination registers."""
         arguments = simd_argument_count(SimdOpcode(operation.opcode))
         left = self.registers[operation.left if arguments else 0].copy()
         right = self.registers[operation.right].copy()
@@ -168,6 +174,7 @@ class SimdReference:
         return result
 
     def _loop(self, iterations: int, body: Sequence[SimdOperation]) -> None:
+        """Execute a loop; each iteration begins with the registers from before the loop, which also remain after it."""
         before = self.registers.copy()
         for iteration in range(iterations):
             self.registers = before.copy()

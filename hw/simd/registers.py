@@ -17,13 +17,12 @@ from weft.hw.simd.micro import Source, register_width, slot_count
 
 
 class Registers(wiring.Component):
-    """``left`` and ``right`` each take a source, a register's number and its slot. The vector comes out in the next
-    cycle: a register, that cycle's ``input``, or constants. Two sides that read one register read one slot.
+    """``left`` and ``right`` each read a source, a register's number and slot; the vector comes in the next cycle.
 
-    ``write`` (number 0: none) puts ``result`` into a register, seen from the next cycle on. With lookup tables,
-    ``write_values`` also puts the ``values`` of table 1, 2.. into the registers behind it; 0 then writes those only.
-    Slot 0 reads as zero after a reset; another slot must be written before it is read.
-    """
+    It is a register, the ``input`` of that next cycle, or constants. If both sides read one register, they read one
+    slot. ``write`` (number 0: none) puts ``result`` into a register, seen from the next cycle on. With lookup
+    tables, ``write_values`` also puts the ``values`` of table 1, 2.. into the registers behind it; number 0 then
+    writes only those. Slot 0 reads as zero after a reset; another slot must be written before it is read."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -40,6 +39,7 @@ class Registers(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
+        """Return the circuit: the registers, and the choice of each side."""
         m = Module()
         registers = [self._register(m, number) for number in range(1, self._arch.simd_registers_depth + 1)]
         for side in ("left", "right"):
@@ -47,7 +47,7 @@ class Registers(wiring.Component):
         return m
 
     def _read(self, m: Module, side: str, registers: list[tuple[Value, Value]]) -> None:
-        """The choice of one side: a multiplexer of four."""
+        """Make the choice of one side: a multiplexer of four."""
         number, slot, vector = getattr(self, f"{side}_number"), getattr(self, f"{side}_slot"), getattr(self, side)
         width, one = self._arch.number.width, self._arch.number.one
         value, chosen = Signal(len(vector.as_value()), name=f"{side}_value"), Signal.like(number, name=f"{side}_chosen")
@@ -69,7 +69,7 @@ class Registers(wiring.Component):
                 Mux(source[0], Mux(source[1], one, register), Mux(source[1], 0, scalar.as_unsigned())))
 
     def _register(self, m: Module, number: int) -> tuple[Value, Value]:
-        """The vector read, and whether its slot 0 will have been written since reset, by the next cycle."""
+        """Return the vector that is read, and whether slot 0 will have been written since reset, by the next cycle."""
         vector = vector_layout(self._arch)
         memory = m.submodules[f"register_{number}"] = Memory(shape=vector, depth=slot_count(self._arch), init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
@@ -83,7 +83,10 @@ class Registers(wiring.Component):
         return read.data.as_value(), defines
 
     def _write(self, number: int) -> tuple[Value, Value]:
-        """Enable and data of one register: the result, or the value of the table at its distance from the result."""
+        """Return enable and data of one register's write port.
+
+        The data are the result, or the value of the table whose number is the register's distance from the
+        destination."""
         enable: Value = self.write & (self.write_number == number)
         value: Value = self.result.as_value()
         for table in range(1, self._arch.lut_count + 1):

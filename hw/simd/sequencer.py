@@ -1,4 +1,4 @@
-"""Turns the SIMD unit's operations into micro-operations: plain ones as they are, loops unrolled in the best order."""
+"""From the SIMD unit's operations to micro-operations: plain ones as they are, loops unrolled in the best order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft.hw.simd.micro import Source, micro_layout, register_width, slot_count
 
 
 def pointer_layout(arch: Arch) -> data.StructLayout:
-    """Where an instruction of a loop body reads and writes next."""
+    """Return the layout of the addresses that an instruction of a loop body reads and writes next."""
     return data.StructLayout({"read": arch.accumulator_address_width, "write": arch.accumulator_address_width})
 
 
@@ -29,11 +29,12 @@ class Sequencer(wiring.Component):
     """``i``: operations; ``o``: micro-operations, one a cycle, LATENCY cycles after their operation was taken.
 
     The micro-operations, executed in order, mean what the operations mean, and each operation has exactly one with
-    ``done``. A loop runs in blocks of iterations, every instruction for a whole block before the next instruction;
-    where that could change the meaning (``LoopOrder``), a block is one iteration. The shifts of a loop are those of its
-    last instruction: they are configured, and nothing can be configured within a loop.
-    ``load`` (only with lookup tables) asks for a table to be filled while ``drained`` and is taken when it is.
-    """
+    ``done``. A loop runs in blocks of iterations: an instruction runs for a whole block before the next instruction
+    does. If that could change the meaning (``LoopOrder``), a block is one iteration. The shifts of a loop are those of
+    its last instruction: they are configured, and nothing can be configured within a loop.
+
+    ``load`` (only with lookup tables) asks, while ``drained``, for a table to be filled, and is taken when it is
+    full."""
 
     LATENCY = 1
 
@@ -49,7 +50,10 @@ class Sequencer(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
-        # PLAIN: operation -> o; a loop: CAPTURE its body, CHECK its order, RUN: iterations of each instruction -> o
+        """Return the circuit.
+
+        Flow: PLAIN: operation -> o; a loop: CAPTURE its body, CHECK its order, RUN: iterations of each instruction ->
+        o."""
         m = Module()
         i, o = self.i, self.o
         self._micro = Signal(micro_layout(self._arch), reset_less=True)
@@ -77,7 +81,7 @@ class Sequencer(wiring.Component):
 
     # -- instructions ----------------------------------------------------------------------------------------------
     def _instruction(self, m: Module) -> None:
-        """``new``: the instruction offered, as a loop keeps it. Its arguments are in the form that the ALU wants."""
+        """Make ``new``: the instruction on offer, as a loop keeps it, with its arguments in the ALU's form."""
         i, register = self.i.payload, self._micro.left.shape()
         layout = data.StructLayout({
             "read": 1, "write": 1, "accumulate": 1, "hold": 1, "opcode": 5,
@@ -107,6 +111,7 @@ class Sequencer(wiring.Component):
 
     # -- plain operations ------------------------------------------------------------------------------------------
     def _next_operation(self, m: Module) -> None:
+        """Take a plain operation, the header of a loop, or a table load."""
         i = self.i
         with m.If(i.valid), m.Switch(i.payload.kind):
             with m.Case(SimdKind.INSTRUCTION):
@@ -128,13 +133,13 @@ class Sequencer(wiring.Component):
                         self._marker(m)
 
     def _marker(self, m: Module) -> None:
-        """A micro-operation that only says done."""
+        """Emit a micro-operation that only carries ``done``."""
         o = self._micro
         m.d.sync += [self.o.valid.eq(1), o.done.eq(1),
                      *(o[name].eq(0) for name in ("read", "write", "opcode", "left", "right", "destination"))]
 
     def _emit(self, m: Module, source: Any) -> None:
-        """The fields that a plain instruction and one of a body have in common."""
+        """Emit the fields that a plain instruction and one of a body have in common."""
         o = self._micro
         m.d.sync += [
             self.o.valid.eq(1),
@@ -143,6 +148,7 @@ class Sequencer(wiring.Component):
         ]
 
     def _plain(self, m: Module) -> None:
+        """Emit the micro-operation of a plain instruction."""
         i, o = self.i.payload, self._micro
         self._emit(m, self._new)
         m.d.sync += [
@@ -153,7 +159,7 @@ class Sequencer(wiring.Component):
 
     # -- loops -----------------------------------------------------------------------------------------------------
     def _loop_state(self, m: Module) -> None:
-        """Registers and memories of the loop: the body as captured, and where each of its instructions stands."""
+        """Make the loop's registers and memories: the body as captured, and the next addresses of each instruction."""
         arch, depth = self._arch, self._arch.simd_loop_depth
         body = m.submodules.body = Memory(shape=self._new.shape(), depth=depth, init=[])
         pointers = m.submodules.pointers = Memory(shape=pointer_layout(arch), depth=depth, init=[])
@@ -175,6 +181,7 @@ class Sequencer(wiring.Component):
         ]
 
     def _start_capture(self, m: Module) -> None:
+        """Start to take a loop's body."""
         i = self.i.payload
         m.d.comb += self._order.clear.eq(1)
         m.d.sync += [
@@ -184,7 +191,7 @@ class Sequencer(wiring.Component):
         ]
 
     def _loop(self, m: Module) -> None:
-        """CAPTURE takes the body, CHECK lets LoopOrder look at it, RUN unrolls."""
+        """Make the loop's states: CAPTURE takes the body, CHECK waits for LoopOrder, RUN unrolls."""
         i, order = self.i, self._order
         last = self._number == self._body_m1
         with m.State("CAPTURE"):
@@ -210,6 +217,7 @@ class Sequencer(wiring.Component):
                 self._run(m, last)
 
     def _capture(self, m: Module) -> None:
+        """Store an instruction of the body, and give it to LoopOrder."""
         i, new, body = self.i.payload, self._new, self._body_write.data
         # What a Lookup writes: its destination and as many registers behind it as there are lookup tables.
         spread = (1 << (self._arch.lut_count + 1)) - 1 if self._tables else 1
@@ -229,11 +237,11 @@ class Sequencer(wiring.Component):
         ]
 
     def _blocks(self, m: Module) -> None:
-        """``start`` begins the next block of iterations: the first one, or when ``running`` the one behind the block
-        under way. A block has as many iterations as there are slots, or what is left, or one where order counts.
+        """Begin the next block of iterations with ``start``: the first one, or when ``running`` the one after this.
 
-        What fills less than two blocks is halved: in a last block of an iteration or two the ALU's latency would show.
-        """
+        A block has as many iterations as there are slots, or what is left, or one if the order counts. If what is
+        left fills less than two blocks, it is halved: in a last block of an iteration or two the ALU's latency would
+        show."""
         limit, width, left_m1 = slot_count(self._arch) - 2, len(self._block_m1), Signal.like(self._not_left_m1)
         not_left_m1 = add_with_carry(self._not_left_m1, Cat(self._block_m1, Const(0, len(left_m1)))[:len(left_m1)],
                                      self._running)[:len(left_m1)]  # before the first block_m1 is 0
@@ -247,7 +255,7 @@ class Sequencer(wiring.Component):
             ]
 
     def _run(self, m: Module, last_instruction: Value) -> None:
-        """One micro-operation, and on to the next."""
+        """Emit one micro-operation of the body, and go on to the next."""
         o, body, at = self._micro, self._body_read.data, self._at
         end_of_instruction = self._place == self._block_m1
         last_block = ~self._not_left_m1 == self._block_m1

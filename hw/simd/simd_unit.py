@@ -26,18 +26,20 @@ from weft.hw.simd.sequencer import Sequencer
 
 
 class SimdUnit(wiring.Component):
-    """``operation`` in; ``done`` pulses once for each, in order, when its write was taken by the accumulators or,
-    without write, when its registers are written. A SIMDLoop's header and all of its body but the last pulse on their
-    way, the last one when the whole loop has ended.
+    """The SIMD unit; ``done`` pulses once for each ``operation``, in order.
 
-    The meaning is the sequential one (``reference.SimdReference``). One micro-operation a cycle where none depends on
-    one under way. Requests may be refused for any time; responses come the ports' latencies after the request was
-    taken. ``local_read`` exists only with lookup tables. A reset clears registers and what is under way, not tables.
+    It pulses when the operation's write was taken by the accumulators or, without write, when its registers are
+    written. The header of a SIMDLoop and all instructions of its body but the last pulse on their way; the last one
+    pulses when the whole loop has ended.
 
-    ``latency``: cycles from a plain operation taken, while nothing hinders, to its write request or, without write, its
-    ``done``. ``register_latency``, ``memory_latency``: cycles from an operation's issue to the first in which one that
-    needs its register, or what it wrote to memory, can be issued.
-    """
+    The meaning is the sequential one (``reference.SimdReference``). There is one micro-operation a cycle if none
+    depends on one under way. Requests may be refused for any time; responses come the ports' latencies after the
+    request was taken. ``local_read`` exists only with lookup tables. A reset clears registers and what is under way,
+    not tables.
+
+    ``latency``: cycles from a plain operation taken, while nothing hinders, to its write request or, without write,
+    its ``done``. ``register_latency``, ``memory_latency``: cycles from an operation's issue to the first in which
+    another can be issued that needs its register, or what it wrote to memory."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -54,7 +56,9 @@ class SimdUnit(wiring.Component):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
-        # operation -> sequencer -> issue -> (read) -> registers -> ALU, tables -> queue -> (enter)
+        """Return the circuit.
+
+        Flow: operation -> sequencer -> issue -> (read) -> registers -> ALU, tables -> queue -> (enter)."""
         m = Module()
         arch = self._arch
         m.submodules.sequencer = sequencer = Sequencer(arch)
@@ -84,7 +88,7 @@ class SimdUnit(wiring.Component):
         return m
 
     def _stages(self, m: Module, issue: Issue) -> list[tuple[Value, Any]]:
-        """(valid, micro-operation) k cycles after issue, up to its result. The pipeline never stalls."""
+        """Return (valid, micro-operation) k cycles after issue, up to its result. The pipeline never stalls."""
         stages: list[tuple[Value, Any]] = [(issue.issued, issue.o)]
         for k in range(1, ROUNDED_READ_LATENCY + execute_latency(self._arch) + 1):
             valid = Signal(name=f"valid_{k}")
@@ -94,7 +98,9 @@ class SimdUnit(wiring.Component):
         return stages
 
     def _execute(self, m: Module, registers: Registers, coming: tuple, start: tuple, end: tuple) -> Value:
-        """Registers, ALU and tables; the result is the last stage's. ``coming``: the stage before ``start``."""
+        """Join registers, ALU and tables; return the result, which belongs to the stage ``end``.
+
+        ``coming``: the stage before ``start``, in which the ALU gets its arguments."""
         arch = self._arch
         m.submodules.alu = alu = Alu(arch.number, arch.lane_count)
         valid, micro = end
@@ -124,7 +130,7 @@ class SimdUnit(wiring.Component):
         return result
 
     def _write_back(self, m: Module, result: Value, valid: Value, micro: Any) -> Value:
-        """The queue of results, and requests to enter. Returns when an operation is over."""
+        """Queue the results, and write them to the accumulators; return whether a micro-operation is over."""
         enter = self.accumulator_write
         kind = data.StructLayout({"write": 1, "done": 1})
         queued, head = (Signal(data.StructLayout({"kind": kind, "request": enter.request.payload.shape()}), name=name)

@@ -139,8 +139,9 @@ class Bridge:
             self._stray()
 
     def doubt(self) -> None:
-        """Note that a command had no effect, or memory has changed: something may have been written elsewhere or
-        lost."""
+        """Note that a command had no effect, or that memory has changed.
+
+        Something may have been written elsewhere, or lost."""
         self._stray()
 
     def release(self, address: int, count: int) -> None:

@@ -165,7 +165,7 @@ class Device:
         return Launch(future)
 
     def map(self, images: Iterable[Arrays], raw: bool = False) -> Iterator[dict[str, np.ndarray]]:
-        """Outputs of each of the inputs, in order; the next ones are packed while one runs."""
+        """Yield the outputs of each of the inputs, in order; the next ones are packed while one runs."""
         waiting: list[Launch] = []
         for inputs in images:
             waiting.append(self.launch(inputs, raw))

@@ -110,7 +110,8 @@ class LinkTarget:
 
     def backend(self, model: Network, arch: Arch) -> Backend:
         """Return the machine as a backend for a model. Raise WeftError if it is another machine."""
-        return RegisterMachine(self.bridge, self.memory_map, arch, needs_of(model), model.name, self._seconds)
+        return RegisterMachine(self.bridge, self.memory_map, arch, needs_of(model, arch.cores), model.name,
+                               self._seconds)
 
     def close(self) -> None:
         """Close the link."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES
-from weft.hw.contract.csr import ADDRESS_WIDTH
+from weft.hw.contract.csr import ADDRESS_WIDTH, SYSTEM_ADDRESS_WIDTH
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.transport import WORD_BYTES, LinkError
 from weft.support.errors import explain
@@ -92,6 +92,11 @@ class MemoryMapped:
         self._windows = []
 
 
+def registers_bytes(cores: int) -> int:
+    """Return the bytes of the registers of a machine of so many cores."""
+    return 1 << (ADDRESS_WIDTH if cores == 1 else SYSTEM_ADDRESS_WIDTH)
+
+
 def open_mmio(board: str, options: dict[str, Any]) -> tuple[MemoryMapped, MemoryMap]:
     """Return the transport and memory map of a machine beside this processor.
 
@@ -100,7 +105,7 @@ def open_mmio(board: str, options: dict[str, Any]) -> tuple[MemoryMapped, Memory
     Raise LinkError if one cannot be mapped."""
     registers, buffer = options["registers"], options["buffer"]
     offset = 0 if "uio" in Path(options["device"]).name else registers
-    control = Mapped(options["device"], offset, 1 << ADDRESS_WIDTH, "registers in")
+    control = Mapped(options["device"], offset, registers_bytes(options["cores"]), "registers in")
     physical, size, within = options["address"], options["bytes"], options["address"]
     if not size:
         physical, size, within = _sys_number(buffer, "phys_addr"), _sys_number(buffer, "size"), 0

@@ -20,14 +20,22 @@ PAGE_BYTES = 256
 """The bytes of a page; each program begins on one of its own, which also holds what is put before it."""
 
 
-def needs_of(network: Network) -> dict[str, int]:
-    """Return the bytes of each memory for the program of the network that needs most; they run one after another."""
-    each = [_needs_of(model) for model in network.machines]
+def needs_of(network: Network, cores: int = 1) -> dict[str, int]:
+    """Return the bytes of each memory for the program of the network that needs most; they run one after another.
+
+    On several ``cores`` each has a program and a window of DRAM0."""
+    each = [needs_of_cores(model, cores) for model in network.machines]
     return {memory: max(needs[memory] for needs in each) for memory in each[0]}
 
 
-def _needs_of(model: TModel) -> dict[str, int]:
-    """Return the bytes of each memory that a driver fills, or that the program reaches."""
+def needs_of_cores(model: TModel, cores: int) -> dict[str, int]:
+    """Return the bytes of each memory for one program of the network on ``cores``."""
+    alone, window = needs_of_one(model), model.window_bytes or model.arch.dram0_window_bytes
+    return {**alone, "dram0": (cores - 1) * window + alone["dram0"], "program": cores * alone["program"]}
+
+
+def needs_of_one(model: TModel) -> dict[str, int]:
+    """Return the bytes of each memory that a driver fills, or that the program reaches, for one image."""
     arch, isa = model.arch, Isa(model.arch)
     programs = [preload(model, isa), model.program]
     ends = dict.fromkeys(DRAMS, 1)
@@ -69,19 +77,33 @@ def _union(starts: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
     return found
 
 
+def own_window(isa: Isa, program: bytes) -> int | None:
+    """Return the blocks by which a program of one of several cores moves the window of DRAM0 before all else.
+
+    See Batch in programs.py. Return None if it does not."""
+    if isa.arch.cores == 1 or not program:
+        return None
+    opcode, _, register, value, _ = (int(field[0]) for field in isa.words(program[:isa.instruction_bytes]))
+    return value if (opcode, register) == (Opcode.CONFIGURE, Register.DRAM0_OFFSET) else None
+
+
 def moved(isa: Isa, program: bytes, places: Places) -> tuple[bytes, int]:
     """Return the program for windows that do not begin at 0, and how many instructions precede it.
 
-    The last of these makes the program counter count as without them. Raise WeftError for a program that moves the
-    windows itself."""
+    The last of these makes the program counter count as without them. A core's own window moves along. Raise WeftError
+    for a program that moves the windows otherwise."""
     blocks = {register: places.blocks(memory) for memory, register in OFFSETS.items() if places.blocks(memory)}
     if not blocks or not program:
         return program, 0
+    window, replaced = own_window(isa, program), 0
+    if window is not None:
+        blocks[Register.DRAM0_OFFSET] = places.blocks("dram0") + window
+        program, replaced = program[isa.instruction_bytes:], 1
     opcode, _, register, *_ = isa.words(program)  # a Repeat configures nothing that no word does
     own = [Register(known).name for known in blocks if ((opcode == Opcode.CONFIGURE) & (register == known)).any()]
     if own:
         raise WeftError(explain("program", f"Configure {own[0]}", "a program that leaves the windows of DRAM where "
                                 "the driver puts them", "run it on golden or rtl"))
     before = [isa.configure(known, value) for known, value in blocks.items()]
-    before.append(isa.configure(Register.PROGRAM_COUNTER, 0))
-    return isa.assemble(before) + program, len(before)
+    before.append(isa.configure(Register.PROGRAM_COUNTER, replaced))
+    return isa.assemble(before) + program, len(before) - replaced

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import Arch, largest
 from weft.hw.contract.csr import ADDRESS_WIDTH
 from weft.runtime.devices import RTL, Backend, Golden
 from weft.runtime.driver.memory_map import LITEX_BYTES, LITEX_MEMORY, LITEX_REGISTERS
@@ -154,7 +154,8 @@ KINDS: dict[str, Kind] = {
     "serial": Kind("auto|PORT", _serial, {"baud": Number(0, LEAST_BAUD, MOST_BAUD), **_LITEX}),
     "udp": Kind("HOST", _udp, {"port": Number(1234, 1, 65535), **_LITEX}),
     "mmio": Kind("BOARD", _mmio, {
-        "registers": Number(0x43C0_0000, 0, _MOST_PHYSICAL, 4), "device": "/dev/mem", "buffer": "/dev/udmabuf0",
+        "registers": Number(0x43C0_0000, 0, _MOST_PHYSICAL, 4), "cores": Number(1, 1, largest("cores")),
+        "device": "/dev/mem", "buffer": "/dev/udmabuf0",
         "address": Number(0, 0, _MOST_PHYSICAL, 4), "bytes": Number(0, 4096, REACH, 4), **_TIME}),
 }
 """The kinds of devices, by the word before the colon of a device string."""

@@ -1,4 +1,4 @@
-"""What comes out of a pair of columns, taken apart, as a block of its own."""
+"""The sums of a pair of columns, taken apart, as a block of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The estimator's model of LiteDRAM with one master that asks for little: when what is taken."""
+"""The estimator's model of LiteDRAM with one master that asks for little: it tells when what is taken."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ Request = tuple[int, str, int, int]
 
 
 def asked(dram: LiteDram, requests: Sequence[Request], cycles: int = 200, width: int = 64) -> dict[str, list[int]]:
-    """The cycles in which each channel moves. ``requests``: cycle, "read" or "write", address and beats of bursts, none
-    of which waits for its address to be taken."""
+    """Return channel -> the cycles in which it moves.
+
+    ``requests``: (cycle, "read" or "write", address, beats) of bursts, none of which waits for its address to be
+    taken."""
     wires = np.zeros((cycles, 1, len(COLUMNS)), np.int64)
     wires[:, :, COLUMNS.index("r_ready")] = 1
     for cycle, kind, address, beats in requests:
@@ -34,7 +36,7 @@ def asked(dram: LiteDram, requests: Sequence[Request], cycles: int = 200, width:
 
 
 def modelled(wires: np.ndarray, dram: LiteDram, widths: Sequence[int]) -> np.ndarray:
-    """What is on the wires [cycles, masters, COLUMNS], of what is taken as the model says; of the rest as ``wires``."""
+    """Return the wires [cycles, masters, COLUMNS]: what is taken as the model says, the rest as in ``wires``."""
     found = wires.copy()
     found[:, :, OUTPUTS] = 0
     replay_ports(new_dram(dram, [1, *(width // 8 for width in widths)]), controller_record(dram, 1 + len(widths)),

@@ -1,8 +1,8 @@
-"""AXI4 memories behind the masters of a block (models of a block's bench), and the rules that a master must keep.
+"""AXI4 memories behind the masters of a block, and the rules that a master must keep.
 
-Both take ``rng`` and ``rate``, the chance of each channel to move in a cycle, and ``latency``, the range of the cycles
-from an accepted burst to its answer. A broken rule raises AssertionError out of the simulation.
-"""
+The memories are models of a block's bench. They take ``rng`` and ``rate``, the chance of each channel to move in a
+cycle, and ``latency``, the range of the cycles from an accepted burst to its answer. A broken rule raises
+AssertionError out of the simulation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ByteMemory:
 
 @dataclass
 class Burst:
-    """One accepted address; ``due``: the cycle after which it may be answered."""
+    """An accepted address; ``due``: the cycle after which it may be answered."""
 
     address: int
     beats: int
@@ -48,10 +48,10 @@ class Burst:
 
 
 class AddressChannel(Watched):
-    """``ar`` or ``aw``: the rules of addresses. ``bursts``: (address, beats, cache) in order, ``taken`` their cycles.
+    """A channel ``ar`` or ``aw``, with the rules of addresses.
 
-    ``waiting``: bursts accepted and not finished.
-    """
+    ``bursts``: (address, beats, cache) in order; ``taken``: their cycles; ``waiting``: bursts accepted and not
+    finished."""
 
     def __init__(self, name: str, bus: str, max_burst: int, rng: Random, rate: float) -> None:
         super().__init__(name, rng, rate)
@@ -79,9 +79,8 @@ class AddressChannel(Watched):
 class AxiMemory(Source):
     """What both directions share: the source of answers (channel ``name``), behind the addresses (``addresses``).
 
-    ``errors``: addresses (bytes) whose beats are answered with SLVERR. ``outstanding_most``: of bursts accepted and not
-    finished; no more than ``capacity``.
-    """
+    ``errors``: addresses in bytes whose beats are answered with SLVERR. ``outstanding_most``: the most bursts that
+    were accepted and not finished; there are never more than ``capacity``."""
 
     def __init__(self, name: str, addresses: AddressChannel, memory: ByteMemory, latency: tuple[int, int],
                  errors: range, capacity: int) -> None:
@@ -96,11 +95,11 @@ class AxiMemory(Source):
 
     @property
     def waiting(self) -> deque[Burst]:
-        """Accepted; not finished (reads), without all their data (writes)."""
+        """The bursts that are accepted and not finished (reads), or without all their data (writes)."""
         return self.addresses.waiting
 
     def accept(self, burst: Burst, ports: Ports) -> None:
-        """The latency counts from here."""
+        """Accept a burst. The latency counts from here."""
         burst.due = ports.cycle + self.rng.randint(*self.latency)
 
     def response(self, address: int, size: int) -> int:
@@ -147,10 +146,9 @@ class AxiReadMemory(AxiMemory):
 class AxiWriteMemory(AxiMemory):
     """A memory behind ``aw``, ``w`` and ``b``; data may come before its address.
 
-    ``taken``: cycles of the responses, ``data.taken`` of the data. ``data_waits``: no data is accepted before its
-    address; ``address_waits``: no address before the first beat of its data; ``data_blocked``: no data at all. The rule
-    of WLAST is checked. The memory changes when the response is taken, no earlier.
-    """
+    ``taken``: cycles of the responses; ``data.taken``: of the data. ``data_waits``: no data is accepted before its
+    address. ``address_waits``: no address is accepted before the first beat of its data. ``data_blocked``: no data
+    is accepted at all. The rule of WLAST is checked. The memory changes when the response is taken, no earlier."""
 
     def __init__(self, memory: ByteMemory, rng: Random, rate: float = 1.0, latency: tuple[int, int] = (1, 1), *,
                  max_burst: int, errors: range = range(0), capacity: int = 64, data_waits: bool = False,
@@ -163,7 +161,7 @@ class AxiWriteMemory(AxiMemory):
 
     @property
     def beats(self) -> list[int]:
-        """Taken, and not yet matched with an address."""
+        """The beats that are taken and not yet matched with an address."""
         return self.data.items
 
     def drive(self, ports: Ports) -> None:
@@ -189,7 +187,7 @@ class AxiWriteMemory(AxiMemory):
         self.finished = not self.waiting and not self.answers and not self.beats
 
     def _match(self, ports: Ports) -> None:
-        """Gives data to the oldest burst that misses some; a complete burst waits for its response."""
+        """Give data to the oldest burst that misses some; a complete burst waits for its response."""
         while self.waiting and self.beats:
             burst = self.waiting[0]
             beat = from_bits(ports.shapes["w.payload"], self.beats.pop(0))

@@ -1,9 +1,9 @@
-"""Runs one block in Amaranth's simulator, cycle by cycle, from plain Python.
+"""Run one block in Amaranth's simulator, cycle by cycle, from plain Python.
 
-``simulate`` calls, in every cycle, ``drive`` of each model (sets inputs), then ``watch`` (reads outputs, settled,
-before the clock edge). So what a model drives depends on earlier cycles only, like the output of a register; what it
-sets in ``watch`` is driven from the next cycle on. Models are in ``block_models.py``, ports in ``block_ports.py``.
-"""
+``simulate`` calls, in every cycle, ``drive`` of each model (which sets inputs), then ``watch`` (which reads outputs,
+settled, before the clock edge). So what a model drives depends on earlier cycles only, like the output of a
+register; what it sets in ``watch`` is driven from the next cycle on. Models are in ``block_models.py``, ports in
+``block_ports.py``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Bench:
             ports.next_cycle()
 
     def run(self, *models: Any, cycles: int = 100_000) -> int:
-        """Until all that are :func:`awaited` are finished; the cycles it took. AssertionError after ``cycles``."""
+        """Run until all models that are :func:`awaited` are finished; return the cycles it took.
+
+        Raise AssertionError after ``cycles``."""
         self._models, self._cycles = models, cycles
         self._ports.restart()
         if self._used:
@@ -57,7 +59,9 @@ class Bench:
 
 
 def awaited(models: Iterable[Any]) -> list[Any]:
-    """Those with whose end a run ends: of type ``Cycles`` or ``Script``, or else all that have ``finished``."""
+    """Return the models with whose end a run ends.
+
+    They are those of type ``Cycles`` or ``Script``, or else all that have ``finished``."""
     found = [model for model in models if isinstance(model, (Cycles, Script))] or [
         model for model in models if hasattr(model, "finished")]
     assert found, "nothing says when to stop"
@@ -70,7 +74,7 @@ def simulate(dut: Any, *models: Any, cycles: int = 100_000) -> int:
 
 
 def evaluate(function: Callable[..., Any], shapes: Iterable[Any], arguments: Iterable[tuple[int, ...]]) -> list[int]:
-    """A combinational function of signals of the given shapes, for each tuple of arguments; signed results."""
+    """Return the signed results of a combinational function of signals, for each tuple of arguments."""
     inputs = [Signal(shape) for shape in shapes]
     result = Value.cast(function(*inputs))
     output = Signal(signed(len(result)))

@@ -1,5 +1,6 @@
-"""What stands around a block in its bench: streams that offer and take, memories that answer, steps that follow each
-other. In every cycle a model drives, then watches (``block_bench.py``)."""
+"""Models of what stands around a block in its bench: streams that offer and take, memories that answer, steps.
+
+In every cycle a model drives, then watches (``block_bench.py``)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from weft.tb.bench.block_ports import Ports
 
 
 class Model:
-    """Does nothing; the base of models that only drive or only watch."""
+    """A model that does nothing; the base of models that only drive or only watch."""
 
     def drive(self, ports: Ports) -> None:
         """Set inputs."""
@@ -22,7 +23,7 @@ class Model:
 
 
 class Cycles(Model):
-    """Ends a simulation after a number of cycles."""
+    """A model that ends a simulation after a number of cycles."""
 
     def __init__(self, count: int) -> None:
         self.left = count
@@ -38,9 +39,8 @@ class Cycles(Model):
 class Script(Model):
     """Steps one after another; the simulation ends with them.
 
-    ``steps`` is a generator: it sets inputs, ``yield``s for a cycle to pass (``yield from range(5)``: five), and then
-    reads the outputs of that cycle. Put it behind the models whose results it asks for.
-    """
+    ``steps`` is a generator: it sets inputs, ``yield``s for a cycle to pass (``yield from range(5)``: five), and
+    then reads the outputs of that cycle. Put it behind the models whose results it asks for."""
 
     def __init__(self, steps: Callable[[Ports], Generator[Any, None, None]]) -> None:
         self.finished = False
@@ -65,11 +65,10 @@ class Script(Model):
 
 
 class Source(Model):
-    """Offers ``items`` (raw payloads) on the stream ``name``, each until it is taken, with random pauses.
+    """A model that offers ``items`` (raw payloads) on the stream ``name``, each until it is taken, with random pauses.
 
     ``items`` may grow during the run. ``taken``: the cycle in which each was taken. While not valid the payload is
-    noise.
-    """
+    noise."""
 
     def __init__(self, name: str, items: Iterable[int], rng: Random, rate: float = 1.0) -> None:
         self.name, self.rng, self.rate = name, rng, rate
@@ -93,7 +92,7 @@ class Source(Model):
         self.finished = self.offered is None and not self.items
 
     def on_taken(self, ports: Ports, item: int) -> None:
-        """Called in the cycle of the handshake."""
+        """Note that an item was taken; called in the cycle of the handshake."""
 
 
 class Stable:
@@ -104,7 +103,7 @@ class Stable:
         self._held: int | None = None
 
     def check(self, ports: Ports) -> None:
-        """Once in every cycle."""
+        """Check the rule; to be called once in every cycle."""
         payload = ports[f"{self.name}.payload"] if ports[f"{self.name}.valid"] else None
         if self._held is not None:
             assert payload == self._held, f"{self.name} changed while it waited, cycle {ports.cycle}"
@@ -112,10 +111,9 @@ class Stable:
 
 
 class Watched(Model):
-    """A stream that the block offers: keeps the rule of :class:`Stable`, unless that is set to None.
+    """A stream that the block offers, watched for the rule of :class:`Stable`, unless that is set to None.
 
-    Nothing is taken while ``blocked``.
-    """
+    Nothing is taken while ``blocked``."""
 
     def __init__(self, name: str, rng: Random, rate: float = 1.0) -> None:
         self.name, self.rng, self.rate = name, rng, rate
@@ -132,11 +130,13 @@ class Watched(Model):
             self.on_taken(ports, ports[f"{self.name}.payload"])
 
     def on_taken(self, ports: Ports, item: int) -> None:
-        """Called in the cycle of the handshake."""
+        """Note that an item was taken; called in the cycle of the handshake."""
 
 
 class Sink(Watched):
-    """Takes with random pauses and collects: ``items`` raw, ``taken`` their cycles. Finished after ``count`` items."""
+    """A model that takes with random pauses and collects: ``items`` raw, ``taken`` their cycles.
+
+    It is finished after ``count`` items."""
 
     def __init__(self, name: str, rng: Random, count: int = 0, rate: float = 1.0) -> None:
         super().__init__(name, rng, rate)
@@ -154,10 +154,10 @@ class Sink(Watched):
 
 
 class ReadServer(Watched):
-    """A memory behind a read port that the block owns: refuses at random, answers ``rows[address]`` after ``latency``.
+    """A memory behind a read port that the block owns: it refuses at random, and answers ``rows[address]``.
 
-    Rows are raw bits; ``requests`` are (cycle, address). While there is no answer the response is zero.
-    """
+    It answers after ``latency`` cycles. Rows are raw bits; ``requests`` are (cycle, address). While there is no
+    answer the response is zero."""
 
     def __init__(self, name: str, rows: Any, latency: int, rng: Random, rate: float = 1.0) -> None:
         super().__init__(f"{name}.request", rng, rate)
@@ -178,7 +178,7 @@ class ReadServer(Watched):
 
 
 class Pulses(Model):
-    """Records the cycles in which an output is high."""
+    """A model that records the cycles in which an output is high."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -190,9 +190,9 @@ class Pulses(Model):
 
 
 class Turns(Model):
-    """A MatMul unit: it takes weights over when the loads before that are done, ``delay`` cycles later at most.
+    """A MatMul unit that swaps weights in when the loads before are done, ``delay`` cycles later at most.
 
-    ``before``: of each load, how many swaps it waits for."""
+    ``before``: for each load, how many swaps it waits for."""
 
     def __init__(self, before: list[int], rng: Random, delay: int) -> None:
         self.before, self.rng, self.delay = before, rng, delay

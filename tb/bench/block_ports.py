@@ -1,4 +1,5 @@
-"""The ports of a block in Amaranth's simulator by their dotted path (``i.payload``), and their values as integers;
+"""The ports of a block in Amaranth's simulator by their dotted path (``i.payload``), and their values as integers.
+
 ``to_bits`` and ``from_bits`` translate structures."""
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ RESET = "reset"
 
 
 def to_bits(shape: Any, value: Any) -> int:
-    """Nested dicts, lists and integers -> the raw bits of a layout or of a plain shape. Fields not given are zero."""
+    """Return the raw bits of nested dicts, lists and integers in a layout, or in a plain shape.
+
+    Fields not given are zero."""
     if isinstance(shape, data.StructLayout):
         assert set(value) <= set(shape.members), f"unknown fields {set(value) - set(shape.members)}"
         return sum(to_bits(shape[name].shape, each) << shape[name].offset for name, each in value.items())
@@ -29,7 +32,7 @@ def to_bits(shape: Any, value: Any) -> int:
 
 
 def from_bits(shape: Any, raw: int) -> Any:
-    """The reverse of :func:`to_bits`."""
+    """Return nested dicts, lists and integers from raw bits: the reverse of :func:`to_bits`."""
     if isinstance(shape, data.StructLayout):
         return {name: from_bits(field.shape, raw >> field.offset & ((1 << field.width) - 1)) for name, field in shape}
     if isinstance(shape, data.ArrayLayout):
@@ -59,7 +62,7 @@ class Ports:
         self.restart()
 
     def restart(self) -> None:
-        """Cycle 0, nothing driven."""
+        """Go to cycle 0, with nothing driven."""
         self.cycle = 0
         self._driven: dict[str, int] = {}
         self._seen = self._driven
@@ -70,7 +73,7 @@ class Ports:
         self._driven[name] = value & ((1 << self._widths[name]) - 1)
 
     def __getitem__(self, name: str) -> int:
-        """Raw bits of an output, or of an input as driven in this cycle."""
+        """Return the raw bits of an output, or of an input as driven in this cycle."""
         if name not in self.outputs:
             return self._seen.get(name, 0)
         return int(self._ctx.get(self.outputs[name]))

@@ -29,8 +29,9 @@ class Nobody(UartLine):
 
 def plug_in(monkeypatch: pytest.MonkeyPatch, boards: Mapping[str, Bus | str], baud: int = BAUD,
             udp: Mapping[str, Bus] | None = None) -> None:
-    """Let the driver find ``boards``: USB serial port -> what is behind it, or why it cannot be opened. Everything
-    answers at ``baud`` alone. ``udp``: host -> board."""
+    """Let the driver find ``boards``: USB serial port -> what is behind it, or why it cannot be opened.
+
+    Everything answers at ``baud`` alone. ``udp``: host -> board."""
 
     def open_serial(port: str, rate: int = BAUD) -> UartBone:
         board = boards.get(port, "serial port: found no such port; allowed: one; way out: plug it in")

@@ -40,12 +40,14 @@ Fields = dict[str, Any]
 
 
 def _number(kind: Any) -> int:
-    """Of a SimdKind; Amaranth makes its members at run time."""
+    """Return the number of a SimdKind; Amaranth makes its members at run time."""
     return kind.value
 
 
 class DecodeReference:
-    """``step`` takes one raw instruction; ``program_counter`` and ``registers`` are those of the next one."""
+    """The decoder's reference: ``step`` takes one raw instruction.
+
+    ``program_counter`` and ``registers`` are those of the next instruction."""
 
     def __init__(self, arch: Arch) -> None:
         self.arch, self.isa = arch, Isa(arch)
@@ -59,7 +61,7 @@ class DecodeReference:
         self.loads = self.swaps = 0
 
     def step(self, raw: int) -> Cause | Fields | None:
-        """The cause of an illegal instruction; None for one that ends in the decoder; else what is handed on."""
+        """Return the cause of an illegal instruction, None for one that ends in the decoder, else what is handed on."""
         instruction = self.isa.decode(raw)
         operation = self.checker.check(instruction, self.loop[0] if self.loop else None)
         if isinstance(operation, Cause):
@@ -82,7 +84,7 @@ class DecodeReference:
         return {f"operand{operand}.{name}": value for name, value in fields.items()}
 
     def _shifts(self) -> Fields:
-        """What the registers say about numbers."""
+        """Return the fields of the Configure registers that rescale and requantize."""
         if self.arch.data_type == "INT8":
             places = {"activation_zero_point": 0x1A, "input_zero_point": 0x1B, "input_multiplier": 0x1C,
                       "scale_shift": 0x19, "output_zero_point": 0x1D}
@@ -135,7 +137,9 @@ class DecodeReference:
                 "size_m1": far.size - 1, "rows_m1": far.rows - 1}
 
     def _LoadWeight(self, operation: LoadWeight) -> Fields:
-        """Zeros beyond a full column change nothing, so their number is cut there."""
+        """Return the fields of a LoadWeight.
+
+        Zeros beyond a full column change nothing, so their number is cut there."""
         self.weights_waiting = True
         turns, self.loads = self._turns(), self.loads + 1
         if operation.local is None:
@@ -160,7 +164,9 @@ class DecodeReference:
         return fields
 
     def _SimdLoop(self, operation: SimdLoop) -> Fields:
-        """More iterations than any memory has vectors are legal while no body instruction touches a memory."""
+        """Return the fields of a loop's header.
+
+        More iterations than any memory has vectors are legal while no body instruction touches a memory."""
         self.loop = operation.iterations, operation.body
         return {"unit": "simd", "simd_kind": _number(SimdKind.LOOP), "body_m1": operation.body - 1,
                 "size_m1": operation.iterations - 1 & (1 << size_width(self.arch)) - 1}

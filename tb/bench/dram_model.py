@@ -1,7 +1,6 @@
 """LiteDRAM's registers, a PHY with windows of its own and its chip: what the host's start of a board's DRAM sees.
 
-``BoardModel`` puts the golden machine behind them: a whole board, whose memory holds nothing until it was started.
-"""
+``BoardModel`` puts the golden machine behind them: a whole board, whose memory holds nothing until it was started."""
 
 from __future__ import annotations
 
@@ -19,8 +18,9 @@ MEMORY_BASE, MEMORY_BYTES = 0x4000_0000, 1 << 20
 
 
 def description(leveling: bool = True, artix: bool = False) -> dict[str, Any]:
-    """Return the shell.json of an ECP5's DDR3: two phases of 64 bits, two byte lanes. ``artix``: with
-    the registers of that one's PHY."""
+    """Return the shell.json of an ECP5's DDR3: two phases of 64 bits, two byte lanes.
+
+    ``artix``: with the registers of an Artix's PHY."""
     own = ("wdly_dq_bitslip_rst", "wdly_dq_bitslip") if artix else ("burstdet_clr", "burstdet_seen")
     names = ["ctrl_scratch", "sdram_dfii_control",
              *(f"dram_phy_{name}" for name in ("dly_sel", "rdly_dq_rst", "rdly_dq_inc", "rdly_dq_bitslip_rst",
@@ -42,8 +42,10 @@ def description(leveling: bool = True, artix: bool = False) -> dict[str, Any]:
 
 
 class DramModel:
-    """A transport to the registers. A lane reads right with the bitslip of its window and the delays in it; with
-    ``write_turns``, of each lane, only what was written with so many turns."""
+    """A transport to the registers.
+
+    A lane reads right with the bitslip of its window and the delays in it. With ``write_turns`` it reads right only
+    what was written with that many turns of the lane."""
 
     name, most_words = "model", 64
 
@@ -79,7 +81,7 @@ class DramModel:
         pass
 
     def _place(self, address: int) -> int:
-        """In memory, an address bit may be stuck at 0."""
+        """Return the place of an address in memory, where an address bit may be stuck at 0."""
         return address if self.stuck is None or address < MEMORY_BASE else address & ~(1 << self.stuck)
 
     def word(self, address: int) -> int:

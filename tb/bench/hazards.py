@@ -35,14 +35,14 @@ order where they share an address, because one writes it."""
 
 UNIT_OF_ACCESS = {"load_lut": "simd", "simd_write": "simd", "simd_read": "simd", "dram_read0": "dram_read",
                   "dram_read1": "dram_read", "dram_write0": "dram_write", "dram_write1": "dram_write"}
-"""Of the others the access has the unit's name."""
+"""Access -> its unit; an access that is not here has the unit's name."""
 
 SEPARATE = ("dram0_read", "dram0_write", "dram1_read", "dram1_write")
 SHARED = ("dram_read", "dram_write")
-"""Units of a machine whose DRAM windows have a port each, and of one where they share a port: no machine has both."""
+"""The units of machines whose DRAM windows share a port; no machine has them and those of separate ports."""
 
 class Touch(NamedTuple):
-    """Operand 0 or 1 of an operation of ``unit`` is a range of ``memory``."""
+    """Operand 0 or 1 of an operation of ``unit``, which is a range of ``memory``."""
 
     unit: str
     operand: int
@@ -50,7 +50,7 @@ class Touch(NamedTuple):
 
 
 def _read(text: str) -> tuple[dict[str, tuple[Touch, ...]], dict[tuple[str, str], str]]:
-    """The accesses of each row, and the cells."""
+    """Return the accesses of each row, and the cells."""
     head, *rows = (line.split() for line in text.strip().splitlines())
     touches = {name: tuple(Touch(UNIT_OF_ACCESS.get(name, name), operand, memory)
                            for operand, memory in enumerate(operands) if memory != ".")
@@ -64,23 +64,23 @@ TOUCHES, CELLS = _read(TABLE)
 CONFLICTS = frozenset((ours, theirs) for (row, column), cell in CELLS.items() for memory in cell
                       for ours in TOUCHES[row] for theirs in TOUCHES[column]
                       if ours.memory == theirs.memory == memory)
-"""Pairs of accesses that must keep their order where they share an address."""
+"""The pairs of accesses that must keep their order if they share an address."""
 
 
 def touches_of(unit: str, *, tables: bool = True) -> tuple[Touch, ...]:
-    """Every access that an operation of ``unit`` may make; without ``tables`` the machine has no LoadLUT."""
+    """Return every access that an operation of ``unit`` may make; without ``tables`` the machine has no LoadLUT."""
     return tuple(dict.fromkeys(touch for name, touches in TOUCHES.items() for touch in touches
                                if touch.unit == unit and (tables or name != "load_lut")))
 
 
 def conflicts(unit: str, other: str, *, tables: bool = True) -> list[tuple[Touch, Touch]]:
-    """Pairs of accesses of two units that must keep their order."""
+    """Return the pairs of accesses of two units that must keep their order."""
     return [(ours, theirs) for ours in touches_of(unit, tables=tables) for theirs in touches_of(other, tables=tables)
             if (ours, theirs) in CONFLICTS]
 
 
 def waits_for(unit: str, *, tables: bool = True, shared: bool = False) -> tuple[str, ...]:
-    """The other units with which ``unit`` can conflict over a memory; ``shared``: DRAM windows share a port."""
+    """Return the other units with which ``unit`` can conflict over a memory; ``shared``: DRAM windows share a port."""
     others = dict.fromkeys(touch.unit for touches in TOUCHES.values() for touch in touches)
     absent = SEPARATE if shared else SHARED
     return tuple(other for other in others

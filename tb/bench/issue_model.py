@@ -20,19 +20,19 @@ from weft.tb.bench.hazards import ACCUMULATORS, CONFLICTS, Touch, touches_of
 
 
 def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
-    """Unit -> its operation, as the core takes them from the units themselves."""
+    """Return unit -> layout of its operation, as the core takes them from the units themselves."""
     on_chip = ("load_weight", "mat_mul", "simd", "move_out", "move_in")
     return {unit: operation_layout(arch, unit) for unit in (*on_chip, *dram_units(arch))}
 
 
 WINDOWS = 0x5678, 0xDEF0
-"""Where DRAM0's and DRAM1's are."""
+"""The places of DRAM0's window and of DRAM1's."""
 Range = tuple[int, int]
-"""First and last address."""
+"""The first and the last address."""
 FREE_LATENCY = {name: SIMD_ISSUE_LATENCY if name == "simd" else ISSUE_LATENCY for name in UNIT_NAMES}
-"""Cycles from an operation issued to its unit's stream valid when nothing conflicts and no other queue fetches."""
+"""Unit -> cycles from an operation issued to its stream valid, if nothing conflicts and no other queue fetches."""
 FETCH_CYCLES = {name: 1 if name == "simd" else 1 + FETCH_LATENCY for name in UNIT_NAMES}
-"""From one operation taken to the next one there."""
+"""Unit -> cycles from one operation taken to the next one there."""
 
 
 @dataclass(eq=False)
@@ -45,13 +45,13 @@ class Issued:
     accumulators0: bool = False
     range1: Range | None = None
     loop: int | None = None
-    """Number of the SIMD loop whose body it belongs to."""
+    """The number of the SIMD loop whose body it belongs to."""
     ends: Issued | None = field(default=None, repr=False)
-    """The last operation of that loop; itself otherwise. When it is done, so is this one for all others."""
+    """The last operation of its loop, or itself. When that is done, this one is done for all others."""
     must: list[Issued] = field(default_factory=list, repr=False)
     """Earlier operations that must have been done in an earlier cycle."""
     may: list[Issued] = field(default_factory=list, repr=False)
-    """The same, ranges of a loop taken together: what it may wait for."""
+    """Earlier operations that it may wait for: as ``must``, with the ranges of a loop taken together."""
     before: Issued | None = field(default=None, repr=False)
     """The operation issued to the same unit before this one."""
     issued: int | None = None
@@ -60,7 +60,7 @@ class Issued:
     done: int | None = None
 
     def accesses(self) -> list[tuple[Touch, Range]]:
-        """By the table of ``hazards.py``."""
+        """Return the accesses by the table of ``hazards.py``, with their ranges."""
         found = []
         for touch in touches_of(self.unit):
             window = "01"[self.fields["dram1"]] if "dram1" in self.fields else touch.memory
@@ -77,7 +77,7 @@ def overlap(left: list[tuple[Touch, Range]], right: list[tuple[Touch, Range]]) -
 
 
 def hull(operations: list[Issued]) -> list[tuple[Touch, Range]]:
-    """All accesses of a loop's body, each access of the table with the range from its first to its last address."""
+    """Return all accesses of a loop's body, each with the range from its first to its last address."""
     ranges: dict[Touch, Range] = {}
     for operation in operations:
         for access, (first, last) in operation.accesses():
@@ -108,7 +108,9 @@ def find_waits(program: list[Issued]) -> None:
 
 
 class IssueSource(Source):
-    """Gives the program to the interlock; ``ready`` must say exactly whether queue and tracker have room."""
+    """A model that gives the program to the interlock.
+
+    ``ready`` must say exactly whether queue and tracker have room."""
 
     def __init__(self, program: list[Issued], layout: Any, units: Units, rng: Random, rate: float) -> None:
         super().__init__("i", [to_bits(layout, operation.fields) for operation in program], rng, rate)
@@ -131,14 +133,15 @@ class IssueSource(Source):
 
 
 def known(cycle: int | None) -> int:
-    """The cycle of an event that has happened."""
+    """Return the cycle of an event that has happened."""
     assert cycle is not None, "it has not happened"
     return cycle
 
 
 class Units(Model):
-    """All units of a machine, by their ``layouts``. ``busy_cycles``: longest time of an operation; ``rate``: how
-    readily they take one."""
+    """All units of a machine, by their ``layouts``.
+
+    ``busy_cycles``: the longest time of an operation; ``rate``: how readily they take one."""
 
     def __init__(self, arch: Arch, program: list[Issued], layouts: dict[str, Any], expected: Any, rng: Random,
                  busy_cycles: int, rate: float) -> None:
@@ -206,7 +209,7 @@ class Units(Model):
         assert not wrong, f"{name}: (found, right) {wrong}"
 
     def turns(self, name: str) -> int:
-        """Other queues that may fetch from the same memory first."""
+        """Return how many other queues may fetch from the same memory first."""
         return 0 if name == "simd" else len(self.layouts) - 2
 
     def _start(self, ports: Ports, name: str, operation: Issued) -> None:

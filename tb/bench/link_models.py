@@ -16,7 +16,7 @@ import numpy as np
 from weft.runtime.driver.transport import LinkError
 
 NOTHING = 0xFFFF_FFFF
-"""What a bus answers where nobody is."""
+"""The word that a bus answers where nobody is."""
 KINDS = ("drop", "flip", "duplicate", "cut")
 
 
@@ -44,8 +44,9 @@ class Memory:
 
 
 class Faults:
-    """Strikes single elements (bytes or packets) of what is carried, ``apart`` elements apart on average; ``left`` of
-    them are still to come. ``now``: tells the time, for a cut lasts some."""
+    """Faults that strike single elements (bytes or packets) of what is carried, ``apart`` elements apart on average.
+
+    ``left`` of them are still to come. ``now``: tells the time, for a cut lasts some."""
 
     def __init__(self, seed: int, count: int, apart: int, flip: Callable[[random.Random, bytes], bytes],
                  kinds: Iterable[str] = KINDS, cut_seconds: float = 0.3) -> None:
@@ -57,7 +58,7 @@ class Faults:
         return self.random.randint(1, 2 * self.apart)
 
     def carry(self, element: bytes, now: float) -> list[bytes]:
-        """What arrives of one element."""
+        """Return what arrives of one element."""
         if now < self._cut_until:
             return []
         self._next -= 1
@@ -72,7 +73,7 @@ class Faults:
 
 
 def flip_bits(rng: random.Random, element: bytes) -> bytes:
-    """One bit or, one time in four, any other content of one byte."""
+    """Return an element with one bit flipped or, one time in four, any other content of one byte."""
     where = rng.randrange(len(element))
     change = rng.randrange(1, 256) if rng.random() < 0.25 else 1 << rng.randrange(8)
     return element[:where] + bytes([element[where] ^ change]) + element[where + 1:]
@@ -80,7 +81,7 @@ def flip_bits(rng: random.Random, element: bytes) -> bytes:
 
 # -- UARTBone ----------------------------------------------------------------------------------------------------------
 class UartFarEnd:
-    """LiteX's Stream2Wishbone, byte by byte; what is not whole after 100 ms is forgotten."""
+    """LiteX's Stream2Wishbone, byte by byte; a command that is not whole after 100 ms is forgotten."""
 
     def __init__(self, memory: Bus) -> None:
         self.memory = memory
@@ -88,7 +89,7 @@ class UartFarEnd:
         self._began, self._written = 0.0, 0
 
     def take(self, byte: int, now: float) -> bytes:
-        """What is sent for it."""
+        """Take a byte; return what is sent for it."""
         if self._command and now - self._began >= 0.1:
             self._forget()
         if not self._command:

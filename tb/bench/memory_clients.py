@@ -13,8 +13,7 @@ from weft.tb.bench.block_ports import Ports
 class SequentialMemory(Model):
     """Rows as a program would see them: what is written in a cycle is seen from the next cycle on.
 
-    Put it before its clients in the list of models. ``rows`` hold raw bits.
-    """
+    Put it before its clients in the list of models. ``rows`` hold raw bits."""
 
     def __init__(self, depth: int, banks: int) -> None:
         self.rows = [0] * depth
@@ -31,15 +30,17 @@ class SequentialMemory(Model):
         self.settle()
 
     def settle(self) -> None:
-        """The end of a cycle: what was written is seen from now on."""
+        """End a cycle: what was written is seen from now on."""
         for address, row in self._written.values():
             self.rows[address] = row
         self._written = {}
 
 
 class PortReader(Source):
-    """Reads ``addresses`` through the port ``name``; each answer must hold what the reference held when the request was
-    taken, and come exactly ``latency`` cycles later; at all other times zeros, unless ``anything_between``."""
+    """A model that reads ``addresses`` through the port ``name``, and checks each answer.
+
+    An answer must hold what the reference held when the request was taken, and come exactly ``latency`` cycles
+    later; at all other times there are zeros, unless ``anything_between``."""
 
     def __init__(self, name: str, memory: SequentialMemory, addresses: Iterable[int], latency: int, rng: Random,
                  rate: float = 1.0, *, anything_between: bool = False) -> None:
@@ -66,7 +67,9 @@ class PortReader(Source):
 
 
 class PortWriter(Source):
-    """Offers ``requests`` (raw payloads) on the port ``name``; ``apply`` puts each, when taken, into the reference."""
+    """A model that offers ``requests`` (raw payloads) on the port ``name``.
+
+    ``apply`` puts each, when it is taken, into the reference."""
 
     def __init__(self, name: str, requests: Iterable[int], apply: Callable[[int], None], rng: Random,
                  rate: float = 1.0) -> None:

@@ -18,7 +18,7 @@ from weft.hw.parts.ports import accumulator_layout, accumulator_read_port, accum
 
 
 class OnAccumulators(wiring.Component):
-    """A unit with the way out of the accumulators and the way in to itself: its ports are those of the accumulators."""
+    """A unit with its requantizer and its input rescaler: its ports are those of the accumulators."""
 
     def __init__(self, arch: Arch, unit: Any) -> None:
         self._arch, self.unit = arch, unit

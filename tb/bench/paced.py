@@ -16,14 +16,14 @@ from weft.simulate.rtl import RtlResult, run_on_rtl
 
 
 def bases_of(arch: Arch) -> dict[str, int]:
-    """Windows and program one behind another."""
+    """Return the byte addresses of windows and program, one behind another."""
     sizes = [arch.dram0_depth * arch.vector_bytes, arch.dram1_depth * arch.vector_bytes]
     return {"dram0": 0, "dram1": sizes[0], "program": sum(sizes)}
 
 
 def run_paced(board: str, arch: Arch, program: bytes, dram0: Dram | None = None,
               dram1: Dram | None = None) -> tuple[RtlResult, Estimate]:
-    """What the machine did just after reset, and what it is estimated to do."""
+    """Return what the machine did just after reset, and what it is estimated to do."""
     dram, bases = BOARDS[board].dram, bases_of(arch)
     assert isinstance(dram, LiteDram)
     done = run_on_rtl(arch, program, dram0 or Dram(arch), dram1 or Dram(arch),
@@ -34,7 +34,7 @@ def run_paced(board: str, arch: Arch, program: bytes, dram0: Dram | None = None,
 
 
 def first_difference(done: RtlResult, found: Estimate) -> str:
-    """Nothing where both agree, else the first operation and column in which they differ."""
+    """Return the first operation and column in which both differ, in words; nothing if they agree."""
     assert done.operations is not None
     for column in OPERATION.fields or ():
         differs = np.flatnonzero(found.operations[column] != done.operations[column])

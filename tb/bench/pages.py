@@ -38,12 +38,12 @@ PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_]*(\.\w+|:[A-Z,.]+|=[A-Z]+)?|\.\.\.|<[^>
 TARGET = re.compile(r"^([a-z-]+):", re.M)
 VARIABLES = re.compile(r"^([A-Z]+) [?]?=|\$\(if \$\(([A-Z]+)\)|\$\(([A-Z]+)\)", re.M)
 ENDS = ("&&", "|", "||", ";", ">", "\\", "#")
-"""Words behind which a shell begins anew."""
+"""The words behind which a shell begins anew."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """``page``: where it stands, from the root. ``whole``: in a block, not in a sentence."""
+    """A command of a page. ``page``: where it stands, from the root. ``whole``: in a block, not in a sentence."""
 
     page: str
     text: str
@@ -80,7 +80,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _lines(block: str) -> Iterator[str]:
-    """Each command of a block: lines that end in a backslash and texts between quotes go on."""
+    """Yield each command of a block: lines that end in a backslash and texts between quotes go on."""
     pending = ""
     for line in block.splitlines():
         pending = f"{pending}\n{line.strip()}" if pending else line.strip()
@@ -117,7 +117,7 @@ def fault(command: Command) -> str:
 
 @cache
 def tree() -> Any:
-    """The commands of ``weft``."""
+    """Return the commands of ``weft``."""
     return typer.main.get_command(app)
 
 
@@ -189,7 +189,7 @@ EXAMPLE = "versa_ecp5"
 
 @cache
 def make_targets() -> frozenset[str]:
-    """What ``make`` can be asked for."""
+    """Return what ``make`` can be asked for."""
     return frozenset(TARGET.findall((ROOT / "Makefile").read_text()))
 
 

@@ -1,4 +1,4 @@
-"""LiteDRAM's own Verilog with random masters: what it did, cycle by cycle."""
+"""Recordings of LiteDRAM's own Verilog with random masters, cycle by cycle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MASTERS = ("a", "b")
 
 
 def build(board: str, widths: tuple[int, int], folder: Path) -> Simulation:
-    """The simulation of a board's controller with masters of ``widths`` bits."""
+    """Return the simulation of a board's controller with masters of ``widths`` bits."""
     toolchain.setup()
     masters = [f"{name}={width}" for name, width in zip(MASTERS, widths, strict=True)]
     subprocess.run([sys.executable, "-m", "weft.boards.shell.controller", board, str(folder), *masters], check=True,
@@ -32,7 +32,7 @@ def build(board: str, widths: tuple[int, int], folder: Path) -> Simulation:
 
 
 def record(simulation: Simulation, cycles: int, seed: int, folder: Path) -> np.ndarray:
-    """What was on the wires [cycles, masters, COLUMNS]."""
+    """Return what was on the wires [cycles, masters, COLUMNS]."""
     run_simulation(simulation, "weft.tb.bench.record_litedram", directory=folder, seed=seed,
                    environment={"WEFT_CYCLES": str(cycles), "WEFT_SEED": str(seed)},
                    plusargs=[f"+record={folder / 'record'}"])

@@ -9,7 +9,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 RESET_CYCLES = 8
 WORD = 8
-"""Bytes that go at a time."""
+"""The bytes that go at a time."""
 
 
 async def _send(dut: Any, content: bytes) -> None:
@@ -21,7 +21,7 @@ async def _send(dut: Any, content: bytes) -> None:
 
 
 async def _take(dut: Any, size: int, cycles: int) -> bytes:
-    """Fewer bytes where no more come for so many cycles."""
+    """Return up to ``size`` bytes, fewer if no more come for so many cycles."""
     content = b""
     dut.wait_cycles.value = cycles
     while len(content) < size:

@@ -29,14 +29,14 @@ READ = ("clk", "watched", "send_done", "take_done", "take_bytes", "taken", "wait
 WRITTEN = ("rst", "watch_turn", "send_bytes", "send_count", "send_turn", "take_count", "take_turn", "wait_cycles",
            "wait_turn")
 DATE = re.compile(r"^//.*$", re.MULTILINE)
-"""In LiteX's comments: equal shells are to be equal text, which is built once."""
+"""The dates in LiteX's comments: equal shells are to be equal text, which is built once."""
 SILENT_CYCLES = 20_000
-"""After which nothing more comes: longer than any access to the memory takes."""
+"""The cycles after which nothing more comes: longer than any access to the memory takes."""
 LIFE_SECONDS = 7200.0
 
 
 def build_shell(board: str, arch: Arch, folder: Path) -> tuple[Simulation, dict[str, Any]]:
-    """The simulation of a board's shell around a machine, and its ``shell.json``; files go into ``folder``."""
+    """Return the simulation of a board's shell around a machine, and its ``shell.json``; files go into ``folder``."""
     toolchain.setup()
     (folder / "weft.tarch").write_text(json.dumps(arch.to_dict()))
     subprocess.run([sys.executable, "-m", "weft.boards.shell.simulated", board, ".", "weft.tarch"], cwd=folder,
@@ -50,8 +50,9 @@ def build_shell(board: str, arch: Arch, folder: Path) -> tuple[Simulation, dict[
 
 
 def watched(board: str) -> list[tuple[str, str, int]]:
-    """(field of the estimator's DRAM, signal of the shell, bits) of all that decides how LiteDRAM goes on from rest, or
-    from within a refresh, with a machine of a shared DRAM port."""
+    """Return (field of the estimator's DRAM, signal of the shell, bits) of all that decides how LiteDRAM goes on.
+
+    It goes on from rest, or from within a refresh, with a machine of a shared DRAM port."""
     dram = BOARDS[board].dram
     if not isinstance(dram, LiteDram):
         return []
@@ -69,7 +70,7 @@ def watched(board: str) -> list[tuple[str, str, int]]:
 
 
 def watch_text(shell: str, signals: list[tuple[str, str, int]]) -> str:
-    """The module that ``shell_sim.sv`` sees the memory through: its state, and whether the program is asked for."""
+    """Return the module by which ``shell_sim.sv`` sees the memory's state, and whether the program is asked for."""
     asks = re.findall(r"wire +(\w*litedramaxiport\d+_ar_valid);", shell)
     found = [re.search(rf"reg .* (\w*{signal}) =", shell) for _, signal, _ in signals]
     state = ", ".join(f"{bits}'(shell_sim.shell.{match[1]})" for (*_, bits), match in zip(signals, found, strict=True)
@@ -100,7 +101,7 @@ class SimulatedShell:
         self._stack.callback(self._connection.close)
 
     def transport(self) -> UartBone:
-        """What the driver's bridge stands on."""
+        """Return the transport that the driver's bridge stands on."""
         return UartBone("simulated shell", lambda: self, sleep=self.sleep)
 
     def write(self, content: bytes) -> None:
@@ -114,14 +115,15 @@ class SimulatedShell:
         self._connection.send(("sleep", max(1, int(seconds * self._clock_hz))))
 
     def watch(self) -> int:
-        """The state of the memory when the program was first asked for since the last call (``watched``, its last one
-        lowest)."""
+        """Return the state of the memory when the program was first asked for since the last call.
+
+        Its bits are those of ``watched``, the last one lowest."""
         self._connection.send(("watch",))
         state: int = self._connection.recv()
         return state
 
     def reset_input_buffer(self) -> None:
-        """Nothing waits here: bytes are taken only when they are asked for."""
+        """Do nothing: bytes are taken only when they are asked for, so none wait here."""
 
     def close(self) -> None:
         self._stack.close()

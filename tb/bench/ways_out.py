@@ -1,4 +1,4 @@
-"""What the sources tell the user to type: commands and options within texts, and the examples of the helps."""
+"""Texts of the sources that tell the user what to type: commands, options, and the examples of the helps."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TOPS = ("hw", "compiler", "golden", "simulate", "runtime", "report", "cli", "boa
 COMMAND = re.compile(r"\b(weft|run make|: make) ((?:board )?[a-z]+(?: [^;,()'\"\n#]*)?)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 OTHERS = re.compile(r"(python -m (?!weft)|udevadm|-O1)[^;\n]*")
-"""Options of other programs."""
+"""The options of other programs."""
 PROSE = ("machine", "model", "makes", "at")
-"""What may stand behind the word weft where it is no command."""
+"""The words that may stand behind the word weft where it is no command."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """``text``: of a literal, with VALUE where something is filled in."""
+    """A literal of the sources; ``text`` has VALUE where something is filled in."""
 
     where: str
     text: str
@@ -53,7 +53,7 @@ def literal(node: ast.AST) -> str:
 
 @cache
 def options() -> frozenset[str]:
-    """Every option of every command."""
+    """Return every option of every command."""
     def walk(command: object) -> Iterator[str]:
         for each in command.params:  # type: ignore[attr-defined]
             yield from each.opts

@@ -1,5 +1,6 @@
-"""A model of the DSP block of UltraScale chips, which yosys has none of, in the mode that our synthesis asks for and in
-no other. It follows the manufacturer's user guide (UG579)."""
+"""A model of the DSP block of UltraScale chips, which yosys has none of.
+
+It has the mode that our synthesis asks for and no other. It follows the manufacturer's user guide (UG579)."""
 
 from __future__ import annotations
 
@@ -32,4 +33,6 @@ module DSP48E2(input CLK, CEA2, CEB2, CED, CEM, CEP, {_CONTROLS}, {_RESETS}, CAR
   end
 endmodule
 """
-"""(A + D) x B, and the cascade: registers at A, D, B, of the product and of the sum. Anything else gives x."""
+"""A model of (A + D) x B, and the cascade, with registers at A, D, B, of the product and of the sum.
+
+Anything else gives x."""

@@ -33,6 +33,12 @@ class ModelMaker:
         self.shape, self.opset = tuple(shape), opset
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
+        self.beside: dict[str, Sequence[int]] = {}
+        """Inputs besides ``x``."""
+
+    def input(self, name: str, *shape: int) -> str:
+        self.beside[name] = shape
+        return name
 
     def constant(self, value: np.ndarray | np.generic) -> str:
         name = f"constant{len(self.weights)}"
@@ -54,11 +60,12 @@ class ModelMaker:
         return self.node("Conv", *inputs, kernel_shape=kernel, group=group, **attributes)
 
     def model(self, *outputs: str) -> onnx.ModelProto:
-        """With one input ``x``; outputs default to the last tensor."""
+        """With the input ``x`` and those beside it; outputs default to the last tensor."""
         names = outputs or (self.nodes[-1].output[0],)
-        graph = helper.make_graph(self.nodes, "made",
-                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
-                                  [onnx.ValueInfoProto(name=name) for name in names], self.weights)
+        inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+                  for name, shape in {"x": self.shape, **self.beside}.items()]
+        graph = helper.make_graph(self.nodes, "made", inputs, [onnx.ValueInfoProto(name=name) for name in names],
+                                  self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
         return onnx.shape_inference.infer_shapes(model)
 

@@ -205,10 +205,10 @@ class Spoilt(Local):
         super().__init__(arch)
         self.address = address
 
-    def run(self, programs: Sequence[bytes], progress: Progress = no_progress) -> list[Done]:
+    def run(self, groups: Sequence[Sequence[bytes]], progress: Progress = no_progress) -> list[list[Done]]:
         golden = Golden(self.arch)
         golden.drams = self.drams
-        done = golden.run(programs, progress)
+        done = golden.run(groups, progress)
         self.write("dram1", self.address, self.read("dram1", self.address, 1) ^ 1)
         return done
 

@@ -17,11 +17,13 @@ from weft.tb.formal.prove import BOUNDED, Proof
 
 ARCH = SMALL.replace(local_depth=4, dram0_depth=4, dram1_depth=4, axi_max_burst=2)
 FEW = 2
-"""Bursts outstanding in the bounded proofs, so that the bound is reached."""
+"""The bursts outstanding in the bounded proofs: few, so that the bound is reached."""
 
 
 def splitter(broken: Broken | None = None) -> Harness:
-    """Every burst lies within an aligned block of max_burst beats, and their beats are the segment's, each once."""
+    """Prove that every burst lies within an aligned block of max_burst beats.
+
+    A segment's bursts have each of its beats once."""
     harness, arch = Harness(), SMALL.replace(axi_max_burst=4)
     block = BurstSplitter(dram_segment_layout(arch), arch.axi_max_burst)
     inside = harness.block(block, leave=("cancel",), broken=broken)
@@ -45,7 +47,7 @@ def splitter(broken: Broken | None = None) -> Harness:
 
 
 def legal(harness: Harness, arch: Arch, block: Any) -> Value:
-    """One operation, anything legal, constant; its DRAM side ends within the window."""
+    """Return one operation, any legal one and constant; its DRAM side ends within the window."""
     operation = block.operation.payload
     fields = harness.constant(operation.shape(), "any_operation")
     harness.assume(operation.as_value() == fields.as_value(), "one_kind_of_operation")
@@ -57,7 +59,9 @@ def legal(harness: Harness, arch: Arch, block: Any) -> Value:
 
 
 def address_rules(harness: Harness, arch: Arch, channel: Any, operation: Any) -> None:
-    """Of ar and aw: full beats, INCR, at most max_burst of them, within 4 KiB and within the operation's window."""
+    """Assert the rules of ar and aw.
+
+    Bursts are INCR, of at most max_burst full beats, within 4 KiB and within the operation's window."""
     payload, beat_bytes = channel.payload, arch.axi_data_width // 8
     end = Signal(arch.axi_address_width + 1)
     harness.m.d.comb += end.eq(payload.addr + (payload.len + 1) * beat_bytes - 1)
@@ -88,8 +92,9 @@ def reader(broken: Broken | None = None) -> Harness:
 
 
 def writer(broken: Broken | None = None) -> Harness:
-    """Besides the addresses: beats belong to bursts in order, ``last`` on the last one, strobes on the operation's
-    bytes only."""
+    """Prove the rules of addresses and data of a DRAM writer.
+
+    Beats belong to bursts in order, ``last`` is on the last one, and strobes are on the operation's bytes only."""
     harness, arch = Harness(), ARCH
     keep, dram_writer.OUTSTANDING_BURSTS = dram_writer.OUTSTANDING_BURSTS, FEW
     try:

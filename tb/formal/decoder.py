@@ -1,4 +1,4 @@
-"""The decoder: what it gives is legal, whatever it was given."""
+"""Proofs of the decoder: what it gives is legal, whatever it was given."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft.tb.formal.prove import BOUNDED, Proof
 
 DEPTHS = {Memory.LOCAL: SMALL.local_depth, Memory.ACCUMULATORS: SMALL.accumulator_depth,
           Memory.DRAM0: SMALL.dram0_depth, Memory.DRAM1: SMALL.dram1_depth}
-"""Of both machines."""
+"""Memory -> its depth, on both machines."""
 WIDE = 40
 
 
@@ -32,7 +32,7 @@ def around(arch: Arch, broken: Broken | None) -> tuple[Harness, Decoder]:
 
 
 def reach(harness: Harness, block: Decoder, index: int) -> Signal:
-    """The last address of operand ``index`` as its unit will walk it, in more bits than it can need."""
+    """Return the last address of operand ``index`` as its unit will walk it, in more bits than it can need."""
     issue = block.o.payload
     operand, last = issue[f"operand{index}"], Signal(WIDE, name=f"reach{index}")
     simd = issue.unit.simd
@@ -44,7 +44,7 @@ def reach(harness: Harness, block: Decoder, index: int) -> Signal:
 
 
 def ranges(arch: Arch, broken: Broken | None = None) -> Harness:
-    """Of every operation issued, each operand that is a range ends inside its memory."""
+    """Prove that each operand of an issued operation that is a range ends inside its memory."""
     harness, block = around(arch, broken)
     issue = block.o.payload
     reaches = [reach(harness, block, index) for index in (0, 1)]
@@ -67,7 +67,7 @@ def ranges(arch: Arch, broken: Broken | None = None) -> Harness:
 
 
 class Marked:
-    """The n-th instruction as it came, any n: ``raw`` once ``taken``, and whether it is what leaves (``leaves``)."""
+    """The n-th instruction as it came, for any n: ``raw`` once ``taken``; ``leaves``: it is what leaves now."""
 
     def __init__(self, harness: Harness, block: Decoder) -> None:
         number, taken, m = harness.constant(3, "number"), Signal(4), harness.m
@@ -84,7 +84,9 @@ class Marked:
 
 
 def form(arch: Arch, broken: Broken | None = None) -> Harness:
-    """The n-th instruction, if it leaves, has an opcode, flags and zero bits as the instruction table allows."""
+    """Prove that the n-th instruction, if it leaves, has a form that the instruction table allows.
+
+    The form is its opcode, its flags and the bits that must be zero."""
     harness, block = around(arch, broken)
     isa, mark = block.isa, Marked(harness, block)
     marked, mine, raw = mark.view, mark.leaves, mark.raw
@@ -112,7 +114,7 @@ def form(arch: Arch, broken: Broken | None = None) -> Harness:
 
 
 def load_scale(broken: Broken | None = None) -> Harness:
-    """A LoadScale, and nothing else, goes to the move-out unit as one, with the vectors of its scales as a range."""
+    """Prove that a LoadScale, and nothing else, goes to the move-out unit as one, with its vectors as a range."""
     arch = BYTES.replace(local_depth=20)  # there is room for strides
     harness, block = around(arch, broken)
     mark, issue = Marked(harness, block), block.o.payload

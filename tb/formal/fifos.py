@@ -1,4 +1,4 @@
-"""What goes in comes out, in order and unchanged: a marked element, any of them, is followed through the block."""
+"""Proofs of queues: what goes in comes out, in order and unchanged. A marked element, any of them, is followed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from weft.tb.formal.streams import pointers_tell
 
 
 class Mark:
-    """Marks one element that enters a queue, freely chosen, and counts who is still in front of it.
+    """A mark on one element that enters a queue, freely chosen, and a count of those in front of it.
 
-    ``now``: it enters in this cycle. ``inside``: it has not left; ``ahead``: elements in front. ``value``: what it was.
-    ``leaves``: it leaves in this cycle.
-    """
+    ``now``: it enters in this cycle. ``inside``: it has not left. ``ahead``: elements in front. ``value``: what it
+    was. ``leaves``: it leaves in this cycle."""
 
     def __init__(self, harness: Harness, enters: Any, leaves: Any, value: Any, level: Any, name: str = "mark") -> None:
         m, value = harness.m, Value.cast(value)
@@ -54,7 +53,7 @@ def stream_fifo(broken: Broken | None = None) -> Harness:
 
 
 def register_slice(broken: Broken | None = None) -> Harness:
-    """The first element is in the output's register, the second in the spare one."""
+    """Prove a RegisterSlice: the first element is in the output's register, the second in the spare one."""
     harness, block = Harness(), RegisterSlice(3)
     inside = harness.block(block, broken=broken)
     free, payload, spare = (inside(name) for name in ("free", "payload", "spare"))
@@ -68,8 +67,9 @@ def register_slice(broken: Broken | None = None) -> Harness:
 
 
 def ping_pong(broken: Broken | None = None) -> Harness:
-    """The oldest element is where the next one is read, the other one in the other place; its narrow fields are in a
-    slice that is as full."""
+    """Prove a PingPong: the oldest element is where the next one is read, the other one in the other place.
+
+    The narrow fields are in a slice that holds as many elements."""
     harness, block = Harness(), PingPong(data.StructLayout({"wide": 2, "tag": 2}), ("tag",))
     inside = harness.block(block, broken=broken)
     free, oldest, places = inside("free"), inside("oldest"), (inside("place0"), inside("place1"))
@@ -84,7 +84,9 @@ def ping_pong(broken: Broken | None = None) -> Harness:
 
 
 def read_stream(broken: Broken | None = None) -> Harness:
-    """In front of a memory whose every row holds its own address: rows and tags come back in the order asked."""
+    """Prove a ReadStream: rows and tags come back in the order asked.
+
+    The memory behind it has in every row the row's own address."""
     harness, block = Harness(), ReadStream(local_read_port(SMALL), data.StructLayout({"a": 2}), LOCAL_READ_LATENCY)
     harness.block(block, leave=("port.response",), broken=broken)
     m, request, response = harness.m, block.port.request, block.port.response
@@ -106,7 +108,9 @@ def read_stream(broken: Broken | None = None) -> Harness:
 
 
 def gearbox(units_in: int, units_out: int, flush: bool) -> Any:
-    """The marked unit leaves in the output word and at the place where the contract puts it."""
+    """Return a function that makes the proof of a Gearbox.
+
+    The marked unit leaves in the output word and at the place where the contract puts it."""
     def build(broken: Broken | None = None) -> Harness:
         harness, block = Harness(), Gearbox(2, units_in, units_out, flush=flush)
         harness.block(block, broken=broken)
@@ -154,7 +158,7 @@ def _follow(harness: Harness, block: Gearbox, start, total, words_in, words_out,
 
 
 def partitioned(m: Module, value: Signal, by: int) -> tuple[Signal, Signal]:
-    """Quotient and remainder of a small number."""
+    """Return quotient and remainder of a small number."""
     quotient, rest = Signal.like(value, name="quotient"), Signal.like(value, name="rest")
     with m.Switch(value):
         for number in range(16):

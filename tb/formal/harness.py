@@ -1,7 +1,6 @@
-"""What surrounds a block in a proof: free inputs, assumptions about its neighbours, assertions about itself.
+"""The harness around a block in a proof: free inputs, assumptions about its neighbours, assertions about itself.
 
-Assertions live here and never inside synthesizable code. There is no reset: the proof starts in the state after one.
-"""
+Assertions live here and never inside synthesizable code. There is no reset: the proof starts in the state after one."""
 
 from __future__ import annotations
 
@@ -29,10 +28,9 @@ from amaranth.lib.wiring import Out
 
 
 class Harness:
-    """``inputs``: free in every cycle. ``m``: the module that the proof is about, to be converted with ``clk``.
+    """The module ``m`` that a proof is about, to be converted with ``clk``. ``inputs``: free in every cycle.
 
-    ``under_way``: of each read port, by its request's name, one bit for each cycle of latency: a read is there.
-    """
+    ``under_way``: name of a read port's request -> one bit for each cycle of latency: a read is there."""
 
     def __init__(self) -> None:
         self.m = Module()
@@ -48,14 +46,14 @@ class Harness:
         self.m.d.comb += Value.cast(signal).eq(port)
 
     def constant(self, shape: ShapeLike, name: str) -> Signal:
-        """Anything, but the same in all cycles: what is proved holds for every value."""
+        """Return a signal of any value that is the same in all cycles: what is proved holds for every value."""
         signal = Signal(shape, name=name)
         self.m.d.comb += Value.cast(signal).eq(AnyConst(len(Value.cast(signal))))
         return signal
 
     # -- statements ------------------------------------------------------------------------------------------------
     def always(self, condition: Any, name: str) -> None:
-        """Assert; ``name`` is what a failure is called."""
+        """Assert a condition; ``name`` is what a failure is called."""
         self.m.d.comb += Assert(self._named(condition, f"assert_{name}"))
 
     def assume(self, condition: Any, name: str) -> None:
@@ -70,27 +68,27 @@ class Harness:
         return signal
 
     def past(self, value: Any, name: str, *, init: int = 0) -> Signal:
-        """The value of the cycle before, ``init`` in the first."""
+        """Return the value of the cycle before, ``init`` in the first."""
         value = Value.cast(value)
         signal = Signal(value.shape(), name=f"past_{name}", init=init)
         self.m.d.sync += signal.eq(value)
         return signal
 
     def late(self, value: Any, cycles: int, name: str) -> Value:
-        """The value of so many cycles before, 0 in the first."""
+        """Return the value of so many cycles before, 0 in the first ones."""
         for cycle in range(cycles):
             value = self.past(value, f"{name}_{cycle}")
         return Value.cast(value)
 
     def count(self, up: Any, down: Any, most: int, name: str, *, init: int = 0) -> Signal:
-        """Events less events, with a spare bit above ``most``, so that too many show."""
+        """Return events ``up`` less events ``down``, with a spare bit above ``most``, so that too many show."""
         signal = Signal(range(2 * most + 2), name=name, init=init)
         self.m.d.sync += signal.eq(signal + up - down)
         return signal
 
     # -- streams ---------------------------------------------------------------------------------------------------
     def stable(self, port: Any, name: str, *, unless: Any = 0) -> Any:
-        """Once offered, the payload stays the same and offered until taken, or ``unless`` excuses it now."""
+        """Assert that what is offered stays the same and offered until it is taken, or ``unless`` excuses it."""
         waits = self.past(port.valid & ~port.ready, f"{name}_waits")
         before = self.past(port.payload, f"{name}_payload")
         return ~waits | Value.cast(unless).bool() | (port.valid & (Value.cast(port.payload) == before))
@@ -98,13 +96,11 @@ class Harness:
     def block(self, block: wiring.Component, *, name: str = "block", leave: tuple[str, ...] = (),
               unless: dict[str, Any] | None = None, latency: int | dict[str, int] = 0, rules: bool = True,
               broken: Broken | None = None) -> Inside:
-        """Add the block under proof. Its inputs become free, streams into it keep the stream rules, and (``rules``)
-        its own streams are asserted to.
+        """Add the block under proof, and return what is inside.
 
-        ``leave``: members (dotted) to leave alone. ``unless``: excuses by member. ``latency``: read requests are
-        answered so many cycles after they were taken, or those of each port as it says. ``broken``: see
-        :func:`sabotage`. Returns what is inside.
-        """
+        Its inputs become free, streams into it keep the stream rules, and (``rules``) its own streams are asserted
+        to. ``leave``: members (dotted) to leave alone. ``unless``: excuses by member. ``latency``: the cycles after
+        which read requests are answered, for all ports or by port. ``broken``: see :func:`sabotage`."""
         fragment = Fragment.get(block, "formal")  # the FIFOs of Amaranth bring their own invariants
         inside = Inside(fragment)
         sabotage(inside, broken or {})
@@ -133,7 +129,7 @@ class Harness:
         return inside
 
     def _answer(self, port: Any, label: str, latency: int) -> None:
-        """A memory of the given latency with any contents."""
+        """Answer read requests as a memory of the given latency with any contents."""
         self.under_way[label] = taken = Signal(latency, name=f"{label}_taken")
         self.m.d.sync += taken.eq(Cat(port.request.valid & port.request.ready, taken[:-1]))
         self.m.d.comb += port.response.valid.eq(taken[-1])
@@ -141,30 +137,30 @@ class Harness:
 
 
 def ones(bits: Value) -> Value:
-    """How many bits are set."""
+    """Return how many bits are set."""
     return sum((bits[index] for index in range(len(bits))), start=Const(0, 1))
 
 
 def at_most_one(bits: Any) -> Value:
-    """Whether no two bits are set."""
+    """Return whether no two bits are set."""
     bits = Value.cast(bits)
     return (bits & (bits - 1)) == 0
 
 
 def one_hot(bits: Any) -> Value:
-    """Whether exactly one bit is set."""
+    """Return whether exactly one bit is set."""
     return Value.cast(bits).any() & at_most_one(bits)
 
 
 def parent(block: Any, path: str) -> Any:
-    """The interface that holds the member ``path``."""
+    """Return the interface that holds the member ``path``."""
     for name in path.split(".")[:-1]:
         block = getattr(block, name)
     return block
 
 
 def streams_and_signals(interface: Any, prefix: str = "") -> Any:
-    """(dotted path, stream or signal, flow as the block sees it) of everything at a block's edge."""
+    """Yield (dotted path, stream or signal, flow as the block sees it) of everything at a block's edge."""
     for name, member in interface.signature.members.items():
         value, path = getattr(interface, name), f"{prefix}{name}"
         if member.is_port or is_stream(value):
@@ -178,13 +174,13 @@ def is_stream(value: Any) -> bool:
 
 
 class Inside:
-    """An elaborated block: signals by their dotted path through its submodules (``inside("walker.vectors_left")``)."""
+    """An elaborated block: its signals by their dotted path through submodules (``inside("walker.vectors_left")``)."""
 
     def __init__(self, fragment: Fragment) -> None:
         self._fragment = fragment
 
     def driver(self, path: str) -> tuple[Fragment, str, Signal]:
-        """Where a signal is driven: fragment, domain, and the signal."""
+        """Return where a signal is driven: fragment, domain, and the signal."""
         fragment, (*parents, name) = self._fragment, path.split(".")
         for step in parents:
             fragment = fragment.find_subfragment(step)
@@ -198,7 +194,7 @@ class Inside:
         return self.driver(path)[2]
 
     def reads(self, path: str) -> Signal:
-        """A signal that a submodule only reads: an input of it."""
+        """Return a signal that a submodule only reads: an input of it."""
         fragment, (*parents, name) = self._fragment, path.split(".")
         for step in parents:
             fragment = fragment.find_subfragment(step)
@@ -209,7 +205,7 @@ class Inside:
         raise KeyError(path)
 
     def watch(self, harness: Harness, path: str, address: Value) -> Signal:
-        """What a memory inside holds at ``address``, through a read port of the harness's own."""
+        """Return what a memory inside holds at ``address``, through a read port of the harness's own."""
         fragment = self._fragment
         for step in path.split("."):
             fragment = fragment.find_subfragment(step)
@@ -223,22 +219,22 @@ class Inside:
 
 
 def is_zero(inside: Inside, signal: Signal) -> int:
-    """A break: stuck at zero."""
+    """Break a signal: it is stuck at zero."""
     return 0
 
 
 def is_one(inside: Inside, signal: Signal) -> int:
-    """A break: stuck at one."""
+    """Break a signal: it is stuck at one."""
     return 1
 
 
 def toggles(inside: Inside, signal: Signal) -> Value:
-    """A break: of a register, inverted every cycle."""
+    """Break a register: it is inverted in every cycle."""
     return ~signal
 
 
 Broken = dict[str, Callable[[Inside, Signal], Any]]
-"""Signals inside a block and what they are made instead of what the block says."""
+"""Path of a signal inside a block -> the function that makes its value in place of the block."""
 
 
 def sabotage(inside: Inside, broken: Broken) -> None:

@@ -1,4 +1,4 @@
-"""The interlock: no operation is offered to its unit before everything it conflicts with is done, and none is stuck."""
+"""Proofs of the interlock: no operation is offered before all that it conflicts with is done, and none is stuck."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ DEPTHS = {name: depths(ARCH, name).outstanding for name in UNIT_NAMES}
 
 
 class Machine:
-    """An interlock, a decoder that keeps its promises, and units that end operations when they like, if only one is
-    outstanding. Of its trackers and queues those asked for get the assertions that tie them together, for the
-    induction: the solver need not think of all at once. ``rules``: the units' streams keep the stream rules."""
+    """An interlock, a decoder that keeps its promises, and units that end operations when they like.
+
+    A unit ends only an operation that is outstanding. The trackers and queues asked for get the assertions that tie
+    their places together, for the induction: the solver need not think of all at once. ``rules``: the units' streams
+    keep the stream rules."""
 
     def __init__(self, broken: Broken | None, arch: Arch = ARCH, *, rules: bool = False) -> None:
         self.harness, self.arch = Harness(), arch
@@ -57,7 +59,7 @@ class Machine:
         harness.assume(~self.in_loop | issue.in_loop, "loops_are_whole")
 
     def places(self, name: str) -> Places:
-        """Of a unit's tracker. Only what is there ends."""
+        """Return the places of a unit's tracker. Only what is there ends."""
         if name not in self._places:
             self._places[name] = places = Places(self.harness, self.inside, f"{name}_tracker.ring", DEPTHS[name])
             ends = getattr(self.block, f"{name}_done")
@@ -72,7 +74,7 @@ class Machine:
         return self._queues[name]
 
     def running(self, name: str) -> Signal:
-        """How many of a unit's operations were taken and are not done: it ends only those."""
+        """Return how many of a unit's operations were taken and are not done: it ends only those."""
         port, done = getattr(self.block, name), getattr(self.block, f"{name}_done")
         running = self.harness.count(port.valid & port.ready, done, DEPTHS[name], f"{name}_running")
         self.harness.assume(~done | (running != 0), f"{name}_done_only_if_taken")
@@ -81,7 +83,7 @@ class Machine:
 
 
 def streams(broken: Broken | None = None) -> Harness:
-    """Of the units' streams; and idle is when nothing is outstanding."""
+    """Prove the stream rules of the units' streams, and that idle is when nothing is outstanding."""
     machine = Machine(broken, rules=True)
     for name in unit_names(ARCH):
         machine.queue(name)
@@ -90,11 +92,11 @@ def streams(broken: Broken | None = None) -> Harness:
 
 # -- order -------------------------------------------------------------------------------------------------------------
 class Elder:
-    """Any operation of ``unit``, issued before: ``alive`` until it is done.
+    """Any operation of ``unit``, issued earlier: ``alive`` until it is done.
 
-    ``touched``: of each of ``accesses``, whether it touches the address. ``place``: in its tracker, of a loop that of
-    its newest instruction, since a loop is done with its last one; ``loop``: that is still to come.
-    """
+    ``touched``: for each of ``accesses``, whether it touches the address. ``place``: its place in the tracker; for a
+    loop the place of its newest instruction, since a loop is done with its last one. ``loop``: that one is still to
+    come."""
 
     def __init__(self, machine: Machine, unit: str, accesses: list[Touch], ranges: Any, address: Value) -> None:
         harness, m, issue = machine.harness, machine.harness.m, machine.issue
@@ -130,8 +132,9 @@ class Elder:
 
 
 class Younger:
-    """Any operation of ``unit``: ``coming`` in the cycle after it was issued, then ``queued`` at ``place`` of its
-    queue until taken. ``noted``: ``note`` when it was issued."""
+    """Any operation of ``unit``: ``coming`` in the cycle after it was issued, then ``queued`` until taken.
+
+    ``place``: its place in the queue. ``noted``: ``note`` when it was issued."""
 
     def __init__(self, machine: Machine, unit: str, note: Value) -> None:
         harness, m = machine.harness, machine.harness.m
@@ -164,8 +167,9 @@ def view_of_ranges(machine: Machine) -> Any:
 
 
 def order(unit: str, arch: Arch) -> Any:
-    """An operation of this unit, any of them, is not offered before each one before it, of any other unit, with which
-    it shares an address, is done."""
+    """Return a function that makes the proof that an operation of this unit is not offered too early.
+
+    It waits until each earlier operation of another unit with which it shares an address is done."""
     def build(broken: Broken | None = None) -> Harness:
         machine = Machine(broken, arch)
         harness, ranges = machine.harness, view_of_ranges(machine)
@@ -195,8 +199,9 @@ def order(unit: str, arch: Arch) -> Any:
 
 # -- progress ----------------------------------------------------------------------------------------------------------
 def progress(unit: str) -> Any:
-    """When everything that was issued before an operation of this unit, any of them, is done, then it is offered, or
-    it is just being stored, or it is to be fetched next: so something can always go on."""
+    """Return a function that makes the proof that an operation of this unit goes on.
+
+    When everything issued before it is done, it is offered, or it is just being stored, or it is to be fetched next."""
     def build(broken: Broken | None = None) -> Harness:
         machine = Machine(broken, machine_of(unit))
         harness, m = machine.harness, machine.harness.m
@@ -225,7 +230,7 @@ def progress(unit: str) -> Any:
 
 # -- operations --------------------------------------------------------------------------------------------------------
 def operations(unit: str, arch: Arch) -> Any:
-    """An operation, any of them, comes to its unit in its turn and as it was issued."""
+    """Return a function that makes the proof that an operation comes to its unit in its turn and as it was issued."""
     def build(broken: Broken | None = None) -> Harness:
         machine = Machine(broken, arch)
         harness, m, port, queue = machine.harness, machine.harness.m, getattr(machine.block, unit), machine.queue(unit)
@@ -255,14 +260,15 @@ def memory_of(unit: str) -> str:
 
 
 def head_of(unit: str) -> str:
-    """The register that holds the unit's next operation."""
+    """Return the path of the register that holds the unit's next operation."""
     return f"{memory_of(unit)}.head{0 if unit == 'simd' else queued_together(machine_of(unit)).index(unit)}"
 
 
 # -- blame -------------------------------------------------------------------------------------------------------------
 def blame(unit: str) -> Any:
-    """When the error of an operation, any of them, is faulting on it, its own program counter answers: from the second
-    cycle behind its issue on, which its unit cannot precede."""
+    """Return a function that makes the proof that a faulting operation's own program counter answers.
+
+    It does so from the second cycle after its issue on, before which its unit cannot have an error."""
     def build(broken: Broken | None = None) -> Harness:
         machine = Machine(broken, machine_of(unit))
         harness, block, index = machine.harness, machine.block, dram_units(machine.arch).index(unit)
@@ -287,7 +293,7 @@ def blame(unit: str) -> Any:
 
 
 def wait_of_last_ring(unit: str) -> str:
-    """A signal to break: what the last of the rings that this unit waits for answers."""
+    """Return the path of a signal to break: the answer of the last of the rings that this unit waits for."""
     return f"{watched_by(machine_of(unit), unit)[-1]}_tracker.ring.wait"
 
 

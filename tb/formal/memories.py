@@ -1,4 +1,4 @@
-"""Arbitration and memories: who is served, and that what was written is what is read."""
+"""Proofs of arbitration and memories: who is served, and that what was written is what is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CELLS = SMALL.replace(local_depth=4, accumulator_depth=4, local_banks=2, accumul
 
 
 def round_robin(broken: Broken | None = None) -> Harness:
-    """A client, any of three, that keeps asking sees at most two grants of others before its own."""
+    """Prove that a client, any of three, that keeps asking sees at most two grants of others before its own."""
     harness, count = Harness(), 3
     block = RoundRobin(count)
     inside = harness.block(block, broken=broken)
@@ -37,8 +37,9 @@ def round_robin(broken: Broken | None = None) -> Harness:
 
 def nobody_starves(harness: Harness, later: Value, count: int, client: Value, asks: Value, gets: Value,
                    granted: Value) -> None:
-    """A ``client``, any of ``count``, that asks in every cycle until it gets its turn is passed over less than
-    ``count`` times. ``later``: of the RoundRobin; ``granted``: somebody gets a turn."""
+    """Assert that a ``client``, any of ``count``, that asks in every cycle is passed over less than ``count`` times.
+
+    ``later``: the RoundRobin's register; ``granted``: some client gets a turn."""
     passed_over = Signal(range(2 * count))
     with harness.m.If(~asks | gets):
         harness.m.d.sync += passed_over.eq(0)
@@ -79,7 +80,7 @@ class Seen:
 
 
 def one_bank_one_port(harness: Harness, name: str, ports: list, bank_of: Any) -> None:
-    """Clients served in one cycle are served by different banks."""
+    """Assert that clients served in one cycle are served by different banks."""
     for index, left in enumerate(ports):
         for other, right in enumerate(ports[:index]):
             both = left.valid & left.ready & right.valid & right.ready
@@ -109,7 +110,7 @@ def local(broken: Broken | None = None) -> Harness:
 
 
 def accumulator_ports(broken: Broken | None = None) -> Harness:
-    """Two readers, the array and two writers on two banks."""
+    """Prove the arbitration of two readers, the array and two writers on two banks."""
     harness = Harness()
     block = RowsAtOnce(CELLS, ("r0", "r1"), ("w0", "w1"))
     harness.block(block, leave=("mat_mul.request.ready",), broken=broken)
@@ -127,7 +128,9 @@ def accumulator_ports(broken: Broken | None = None) -> Harness:
 
 
 def accumulators(arch: Arch) -> Any:
-    """Lane 0 of any cell, written and accumulated by the array and a writer, back to back as they like."""
+    """Return a function that makes the proof of lane 0 of any cell of the accumulators.
+
+    The array and a writer write it and accumulate in it, back to back as they like."""
     def build(broken: Broken | None = None) -> Harness:
         harness = Harness()
         block = RowsAtOnce(arch, ("r0",), ("w0",))

@@ -1,4 +1,4 @@
-"""Several cores behind one memory port: each client gets what it asked for, in its own order, and none starves."""
+"""Proofs of several cores behind one memory port: each client gets what it asked for, in order, and none starves."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from weft.tb.formal.prove import Proof
 
 ARCH = SMALL.replace(dram_ports=SHARED)
 CORES, FEW = 2, 3
-"""Cores on the port, and bursts outstanding each way, so that the bound is reached."""
+"""The cores on the port, and the bursts outstanding each way: few, so that the bound is reached."""
 
 
 def arbiter(broken: Broken | None) -> tuple[Harness, PortArbiter, Inside]:
-    """The arbiter among clients and a memory that do what they like within the rules of streams."""
+    """Return the arbiter among clients and a memory that do what they like within the rules of streams."""
     harness, keep = Harness(), port_arbiter.OUTSTANDING_BURSTS
     port_arbiter.OUTSTANDING_BURSTS = FEW
     try:
@@ -34,7 +34,9 @@ def arbiter(broken: Broken | None) -> tuple[Harness, PortArbiter, Inside]:
 
 
 def follow(harness: Harness, inside: Inside, order: str, enters: Value, leaves: Value, client: Value) -> Mark:
-    """A marked burst of ``client`` in a queue of who is to be answered, which holds the bursts as they come."""
+    """Return the mark of a burst of ``client`` in a queue of clients to be answered.
+
+    The queue holds the bursts in the order in which they come."""
     level = inside(f"{order}.fifo.level")
     mark = Mark(harness, enters, leaves, client, level, order)
     place = Signal(range(2 * FEW))
@@ -45,12 +47,12 @@ def follow(harness: Harness, inside: Inside, order: str, enters: Value, leaves: 
 
 
 def taken(port: Any) -> Value:
-    """Whether a stream's payload moves in this cycle."""
+    """Return whether a stream's payload moves in this cycle."""
     return port.valid & port.ready
 
 
 def reads(broken: Broken | None = None) -> Harness:
-    """Of four clients: data and programs of two cores."""
+    """Prove the reads of four clients: data and programs of two cores."""
     harness, block, inside = arbiter(broken)
     clients = [*(getattr(block, f"data{k}") for k in range(CORES)), *(getattr(block, f"program{k}")
                                                                       for k in range(CORES))]
@@ -74,7 +76,9 @@ def reads(broken: Broken | None = None) -> Harness:
 
 
 def writes(broken: Broken | None = None) -> Harness:
-    """Of two cores: a burst's beats come one behind another, with its address, and its response goes to its core."""
+    """Prove the writes of two cores.
+
+    A burst's beats come one behind another, with its address, and its response goes to its core."""
     harness, block, inside = arbiter(broken)
     clients = [getattr(block, f"data{k}") for k in range(CORES)]
     fires, begins, b = Cat(taken(client.w) for client in clients), inside("begins"), block.memory.b

@@ -1,4 +1,4 @@
-"""All proofs."""
+"""The list of all proofs."""
 
 from weft.tb.formal import bus, decoder, fifos, interlock, memories, ports, rings, scaled, streams, tables, turns
 from weft.tb.formal.prove import Proof

@@ -1,8 +1,9 @@
-"""Runs proofs: a harness becomes RTLIL, SymbiYosys decides.
+"""Run proofs: a harness becomes RTLIL, SymbiYosys decides.
 
     python -m weft.tb.formal.prove [name ...]     prove those (all), print the table
     python -m weft.tb.formal.prove --write        and write it into README.md
-"""
+
+The exit code is 2 if not all are proved."""
 
 from __future__ import annotations
 
@@ -23,17 +24,16 @@ from weft.tb.formal.harness import Broken, Harness
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDED, INDUCTION = "bounded", "induction"
 TIMEOUT_SECONDS = 600
-"""Of one proof on the wall; it then counts as not proved."""
+"""The time for one proof, on the wall; it then counts as not proved."""
 REFUTE_DEPTH = 12
-"""Cycles in which a proof by induction must find a block broken on purpose."""
+"""The cycles in which a proof by induction must find a block broken on purpose."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """``build`` makes the harness, around a broken block when told so; with ``broken`` the proof must fail.
+    """A proof. ``build`` makes the harness, around a broken block when told so; with ``broken`` the proof must fail.
 
-    ``depth``: cycles looked at (bounded), or cycles of the induction step. ``fast``: in ``make test``.
-    """
+    ``depth``: cycles looked at (bounded), or cycles of the induction step. ``fast``: it is in ``make test``."""
 
     name: str
     says: str
@@ -47,7 +47,9 @@ class Proof:
         return prove(self.name, self.build(None), self.mode, self.depth)
 
     def run_broken(self) -> Outcome:
-        """Around the broken block. Always bounded, so that what fails is reached from the reset state."""
+        """Run it around the broken block.
+
+        This is always bounded, so that what fails is reached from the reset state."""
         return prove(f"{self.name}_broken", self.build(self.broken), BOUNDED, max(self.depth, REFUTE_DEPTH))
 
     @property
@@ -57,7 +59,9 @@ class Proof:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``failed``: the assertion that does not hold, and ``trace`` its counterexample (VCD); both None when proved."""
+    """The outcome of a proof.
+
+    ``failed``: the assertion that does not hold, and ``trace`` its counterexample (VCD); both None if it is proved."""
 
     proved: bool
     cpu_seconds: float
@@ -94,7 +98,7 @@ def prove(name: str, harness: Harness, mode: str, depth: int) -> Outcome:
 
 
 def failure(folder: Path, log: str) -> str:
-    """The names of the assertions that a log says to have failed."""
+    """Return the names of the assertions that a log says to have failed."""
     text = (folder / "design.il").read_text()
     found = dict.fromkeys(re.findall(r"Assert failed in .*?(\$?[\w.]*)_witness_\.check_(\d+)", log))
     names = []
@@ -105,7 +109,7 @@ def failure(folder: Path, log: str) -> str:
 
 
 def table(rows: list[tuple[Proof, Outcome]]) -> str:
-    """Markdown: one line a proof."""
+    """Return the table in Markdown, one line for each proof."""
     lines = ["| proof | what it says | how | fast | CPU s |", "|---|---|---|---|---|"]
     for proof, outcome in rows:
         how = proof.mode_text if outcome.proved else f"**not proved** ({outcome.failed})"

@@ -1,4 +1,4 @@
-"""What is outstanding and who waits for it: rings, trackers, and queues with the memory of their operations."""
+"""Proofs of what is outstanding and who waits for it: rings, trackers, queues, and the memory of their operations."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ ONE_PORT = ARCH.replace(dram_ports="shared")
 
 
 def machine_of(unit: str) -> Arch:
-    """The machine on which the proofs about a unit are made: one that has it."""
+    """Return the machine on which the proofs about a unit are made: one that has it."""
     return ONE_PORT if unit in SHARED else ARCH
 
 
 # -- places in a ring --------------------------------------------------------------------------------------------------
 def row_of_places(bits: Value, first: Value, behind: Value, depth: int) -> Value:
-    """Whether the places set are those from ``first`` up to before ``behind``, around the end; equal: all or none."""
+    """Return whether the places set are those from ``first`` up to before ``behind``, around the end.
+
+    If both are equal, all or none are set."""
     result = (first < depth) & (behind < depth)
     for place in range(depth):
         within = Mux(first < behind, (first <= place) & (place < behind), (first <= place) | (place < behind))
@@ -41,19 +43,19 @@ def row_of_places(bits: Value, first: Value, behind: Value, depth: int) -> Value
 
 
 def distance(first: Value, place: Value, depth: int) -> Value:
-    """Steps around the ring from ``first`` to ``place``."""
+    """Return the steps around the ring from ``first`` to ``place``."""
     if depth & (depth - 1) == 0:
         return (place - first)[:depth.bit_length() - 1]
     return Mux(place >= first, place - first, place + depth - first)
 
 
 def how_many(bits: Value, first: Value, behind: Value, depth: int) -> Value:
-    """Of a row of places: easier for a solver than to count the bits."""
+    """Return how many places of a row are set: this is easier for a solver than to count the bits."""
     return Mux(bits.all(), depth, distance(first, behind, depth))
 
 
 class Places:
-    """Those of a Ring inside a block. Asserts what ties them together."""
+    """The places of a Ring inside a block, with assertions that tie them together."""
 
     def __init__(self, harness: Harness, inside: Inside, path: str, depth: int) -> None:
         self.depth, label = depth, path.replace(".", "_")
@@ -66,17 +68,17 @@ class Places:
         harness.always((flags[0] == self.used.all()) & (flags[1] == self.used.any()), f"{label}_flags")
 
     def ahead(self, place: Value) -> Value:
-        """How many are older than what is at ``place``."""
+        """Return how many are older than what is at ``place``."""
         return distance(self.oldest, place, self.depth)
 
     def at(self, ahead: Value) -> Value:
-        """The place that has so many older ones."""
+        """Return the place that has so many older ones."""
         place = self.oldest + ahead
         return Mux(place >= self.depth, place - self.depth, place)
 
 
 class Waiting:
-    """What a UnitQueue inside a block holds. Asserts what ties its places together. ``push``: its input."""
+    """The content of a UnitQueue inside a block, with assertions that tie its places together. ``push``: its input."""
 
     def __init__(self, harness: Harness, inside: Inside, path: str, depth: int, rings: dict[str, int]) -> None:
         self.depth, self._inside, self._path = depth, inside, path
@@ -95,7 +97,7 @@ class Waiting:
         harness.always(inside(f"{path}.has_room") == (self.reserved != depth), f"{path}_has_room")
 
     def at(self, ahead: Value) -> Value:
-        """The place of the operation that has so many in front."""
+        """Return the place of the operation that has so many in front."""
         place = Mux(self.there, self.head, self.next) + ahead
         return Mux(place >= self.depth, place - self.depth, place)
 
@@ -103,11 +105,11 @@ class Waiting:
         return self.stored.bit_select(place, 1) | (self.there & (self.head == place))
 
     def ahead(self, place: Value) -> Value:
-        """How many are in front of what is at ``place``."""
+        """Return how many are in front of what is at ``place``."""
         return distance(Mux(self.there, self.head, self.next), place, self.depth)
 
     def waits(self, place: Value, name: str) -> Any:
-        """What the operation at ``place`` waits for in this ring."""
+        """Return what the operation at ``place`` waits for in this ring."""
         kept: Value = Const(0, 1)
         for index in range(self.depth):
             slot = data.View(self._layout, self._inside(f"{self._path}.waits{index}"))
@@ -117,22 +119,23 @@ class Waiting:
 
 # -- one ring, one tracker ---------------------------------------------------------------------------------------------
 def waits_for_marked(harness: Harness, block: Any, places: Places, mark: Mark, hit: Value, name: str) -> None:
-    """What was offered in the cycle before and ``hit`` the marked one waits for it or for a newer one, unless it is
-    done by now. Nothing was pushed meanwhile."""
+    """Assert that what was offered in the cycle before and ``hit`` the marked one waits for it or for a newer one.
+
+    It does not if the marked one is done by now. Nothing was pushed meanwhile."""
     hit = harness.past(hit & mark.inside, f"{name}_hit")
     behind = places.ahead(block.wait.place) >= mark.ahead
     harness.always(~(hit & mark.inside & ~mark.leaves) | (block.wait.needed & behind), f"{name}_waits_for_it")
 
 
 def waits_end(harness: Harness, block: Any, places: Places) -> None:
-    """What is to be waited for is there and will be done later than now."""
+    """Assert that what is to be waited for is there and will be done later than now."""
     place = block.wait.place
     here = places.used.bit_select(place, 1) & ~places.leaving.bit_select(place, 1)
     harness.always(~block.wait.needed | (here & (place < places.depth)), "waits_for_what_is_there")
 
 
 def ring(depth: int) -> Any:
-    """Of what comes in with any hits, each place hit is waited for."""
+    """Return a function that makes the proof that each place that a newcomer hits is waited for."""
     def build(broken: Broken | None = None) -> Harness:
         harness, block = Harness(), Ring(depth)
         inside = harness.block(block, broken=broken)
@@ -153,7 +156,7 @@ def ring(depth: int) -> Any:
 
 
 def touches(touch: Touch, ranges: Any, address: Value) -> Value:
-    """Whether an operation's access reads or writes this address."""
+    """Return whether an operation's access reads or writes this address."""
     valid = ranges.range1 if touch.operand else (ranges.local0 if touch.memory == LOCAL else ranges.accumulators0)
     if touch.memory in (DRAM0, DRAM1) and "dram1" in ranges.shape().members:
         valid = valid & (ranges.dram1 == (touch.memory == DRAM1))
@@ -161,7 +164,7 @@ def touches(touch: Touch, ranges: Any, address: Value) -> Value:
 
 
 def shares(left_unit: str, left: Any, right_unit: str, right: Any, address: Value) -> Value:
-    """Whether two operations both touch the address in some memory and one of them writes it."""
+    """Return whether two operations both touch the address in some memory and one of them writes it."""
     result: Value = Const(0, 1)
     for ours, theirs in conflicts(left_unit, right_unit, tables=False):
         result = result | (touches(ours, left, address) & touches(theirs, right, address))
@@ -169,7 +172,7 @@ def shares(left_unit: str, left: Any, right_unit: str, right: Any, address: Valu
 
 
 def tracker(unit: str, arch: Arch) -> Any:
-    """An outstanding operation, any of them, is waited for by every new operation that shares an address with it."""
+    """Return a function that makes the proof that new operations wait for one with which they share an address."""
     def build(broken: Broken | None = None) -> Harness:
         harness, depth = Harness(), depths(arch, unit).outstanding
         layout = range_layout(issue_layout(arch))
@@ -203,8 +206,9 @@ def tracker(unit: str, arch: Arch) -> Any:
 
 # -- queues and their memory -------------------------------------------------------------------------------------------
 class Queues(wiring.Component):
-    """UnitQueues with their OperationMemory, as the interlock connects them. ``enter``: an operation for ``queue``
-    comes when there is room; its waits come a cycle later."""
+    """UnitQueues with their OperationMemory, as the interlock connects them.
+
+    ``enter``: an operation for ``queue`` comes when there is room; its waits come a cycle later."""
 
     DEPTHS, REFILL, RINGS, OPERATION = (3, 2), (False, True), {"x": 3, "y": 2}, data.StructLayout({"a": 3})
 
@@ -252,8 +256,10 @@ def unit_queue_streams(broken: Broken | None = None) -> Harness:
 
 
 def unit_queue(broken: Broken | None = None) -> Harness:
-    """Of each queue one operation is marked: it comes out in its turn and unchanged, not before each event that it was
-    told to wait for, and then at once. Who wants a fetch keeps wanting it until it gets it, a cycle later or more."""
+    """Prove the queues: of each queue one operation is marked, and comes out in its turn and unchanged.
+
+    It does not come out before each event that it was told to wait for, and then at once. A queue that wants a fetch
+    keeps wanting it until it gets it, a cycle later or more."""
     harness, block, inside, waiting = queues(broken)
     fetched, wanted = block.fetch, block.wanted
     unserved = harness.past(wanted & ~fetched, "unserved")

@@ -1,7 +1,6 @@
-"""What only INT8 machines have: two sums in one cascade, and accumulators that leave by a scale of every lane.
+"""Proofs of what only INT8 machines have: two sums in one cascade, and requantization by a scale of every lane.
 
-No multiplier is looked into: a product is anything, one lane's as good as the other's.
-"""
+No multiplier is looked into: a product is anything, one lane's as good as the other's."""
 
 from __future__ import annotations
 
@@ -24,21 +23,23 @@ from weft.tb.formal.streams import read_stream_counts, rules
 
 LARGEST_PRODUCT = 127 * 255
 BYTE, VECTORS, MULTIPLIER, BIAS = 8, 7, slice(0, 17), slice(24, 56)
-"""Vectors of a LoadScale, and the bits of a lane's bytes that count."""
+"""The bits of a byte, the vectors of a LoadScale, and the bits of a lane's bytes that are multiplier and bias."""
 MOST_SHIFT, SUM_WIDTH, PRODUCT_WIDTH = 42, 25, 43
 OUTSTANDING = 2
-"""Operations of the move-out unit that the interlock lets be under way."""
+"""The operations of the move-out unit that the interlock lets be under way."""
 
 
 def limited(value: Value, width: int) -> Value:
-    """Clipped to signed ``width`` bits."""
+    """Return a value clipped to signed ``width`` bits."""
     most = (1 << width - 1) - 1
     return Mux(value > most, Const(most), Mux(value < -most - 1, Const(-most - 1), value))
 
 
 # -- two sums in one cascade -------------------------------------------------------------------------------------------
 def pairs_apart(arch: Arch, bits: int) -> Any:
-    """A low sum, as large as one of this machine's columns can be, and any high one."""
+    """Return a function that makes the proof that two sums in one cascade are taken apart.
+
+    The low sum is as large as a column's can be, and the high one is any."""
     def build(broken: Broken | None = None) -> Harness:
         assert arch.packing is not None and arch.residue_bits == bits
         harness, block = Harness(), Apart(arch)
@@ -63,14 +64,14 @@ def packed(rows: int, block: str) -> Arch:
 
 # -- the scaler --------------------------------------------------------------------------------------------------------
 def any_product(harness: Harness, path: str) -> tuple[Signal, Broken]:
-    """Anything instead of lane 0's product: what the register is given, and how."""
+    """Return a free signal in place of lane 0's product, and the break that puts it there."""
     product = Signal(signed(PRODUCT_WIDTH), name="any_product")
     harness.free(product, "product_free")
     return product, {path: lambda *_: product}
 
 
 def rounded(value: Value, shift: Value) -> Value:
-    """Signed value / 2**shift, the nearest integer, of two the even one."""
+    """Return a signed value / 2**shift, rounded to the nearest integer, of two to the even one."""
     one = (Const(1, 1) << shift)[:MOST_SHIFT + 1]
     floor, rest = value >> shift, value.as_unsigned() & (one - 1)[:MOST_SHIFT + 1]
     return floor + ((rest + rest > one) | ((rest + rest == one) & floor[0]))
@@ -92,7 +93,7 @@ def scaler_rounds(broken: Broken | None = None) -> Harness:
 
 
 def scaler_sums(broken: Broken | None = None) -> Harness:
-    """What is multiplied: the row with its bias, saturated, and the multiplier of the same cycle."""
+    """Prove what is multiplied: the row with its bias, saturated, and the multiplier of the same cycle."""
     harness, block = Harness(), Scaler(BYTES)
     inside = harness.block(block, broken=broken)
     scale = inside("scale_0")
@@ -105,7 +106,7 @@ def scaler_sums(broken: Broken | None = None) -> Harness:
 
 
 def scaler_takes(broken: Broken | None = None) -> Harness:
-    """Any vector and those behind it: as many as a LoadScale has are the scales, until the next one comes."""
+    """Prove that as many vectors as a LoadScale has, from any one on, are the scales until the next one comes."""
     harness, block = Harness(), Scaler(BYTES)
     inside, m = harness.block(block, broken=broken), harness.m
     scales = Cat(inside("scale_0"), inside("scale_1"))
@@ -130,11 +131,10 @@ LATENCY = {"local_read": LOCAL_READ_LATENCY, "accumulator_read": ACCUMULATOR_REA
 
 
 class Moving:
-    """The rows of the unit that are requested and not written: ``rows`` counts them. Ties them to what is inside.
+    """The rows of the unit that are requested and not written, counted in ``rows`` and tied to what is inside.
 
     Assumed: no more operations than the interlock lets be under way, and that the ReadStream keeps its tags in order
-    (``order_read_stream``). Asserted: everything else that says when all is written.
-    """
+    (``order_read_stream``). Asserted: everything else that says when all is written."""
 
     def __init__(self, harness: Harness, block: ScaledMoveOutUnit, inside: Inside, arch: Arch = BYTES) -> None:
         m, request, write = harness.m, block.accumulator_read.request, block.local_write.request
@@ -163,8 +163,9 @@ class Moving:
 
 
 def scales_in_order(broken: Broken | None = None) -> Harness:
-    """AffineParams are requested only when all rows before them are written; and when a row comes to the scaler, those
-    scales have come that were requested before it, and no others."""
+    """Prove that scales are requested only when all rows before them are written, and meet the right rows.
+
+    When a row comes to the scaler, those scales have come that were requested before it, and no others."""
     harness, block = Harness(), ScaledMoveOutUnit(BYTES)
     inside = harness.block(block, rules=False, latency=LATENCY, broken=broken)
     moving, request = Moving(harness, block, inside), block.local_read.request
@@ -186,7 +187,7 @@ PAIRS: tuple[tuple[str, str, int, int, Broken], ...] = (
     ("dsp48e1", "DSP48E1", 16, 3, {"residue_pair": is_zero}),
     ("dsp48e2", "DSP48E2", 24, 2, {"residue_pair": is_zero}),
     ("no_residue", "DSP48E2", 8, 0, {"high_pair": toggles}))
-"""The first two as ``pynq_int8`` and ``ultra96_int8`` have them."""
+"""The cascades of pairs. The first two are those of ``pynq_int8`` and ``ultra96_int8``."""
 
 PROOFS = [
     *(Proof(f"pairs_apart_{name}",

@@ -1,4 +1,4 @@
-"""Stream rules: what is offered stays as it is and offered until it is taken, on every stream that a block drives."""
+"""Proofs of the stream rules: what is offered stays as it is and offered until taken, on every stream of a block."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ Invariants = Callable[[Harness, Any, Inside], Any]
 def rules(name: str, says: str, make: Callable[[], Any], broken: Broken, *, invariants: Invariants | None = None,
           unless: Callable[[Any], dict] | None = None, depth: int = 3, mode: str = INDUCTION, fast: bool = True,
           **options: Any) -> Proof:
-    """The stream rules on all streams of a block; ``invariants`` are asserted as well and help the induction."""
+    """Return the proof of the stream rules on all streams of a block.
+
+    ``invariants`` are asserted as well and help the induction."""
     def build(broken: Broken | None = None) -> Harness:
         harness, block = Harness(), make()
         excuses = unless(block) if unless else None
@@ -54,14 +56,16 @@ def rules(name: str, says: str, make: Callable[[], Any], broken: Broken, *, inva
 
 # -- invariants --------------------------------------------------------------------------------------------------------
 def buffered_fifo(harness: Harness, inside: Inside, path: str) -> Any:
-    """Of Amaranth's buffered FIFO: two rows inside, and the first is at the output. Returns its level."""
+    """Assert the invariants of Amaranth's buffered FIFO: two rows inside, the first at the output. Return its level."""
     level, shown = inside(f"{path}.inner_level"), inside(f"{path}.r_rdy")
     harness.always((level < 2) | shown, f"{path.replace('.', '_')}_shown")
     return level + shown
 
 
 def read_stream_counts(harness: Harness, inside: Inside, path: str, requested: Any) -> None:
-    """Everything ``requested``, a bit for each cycle, is under way in the memory or in the FIFO; each has its tag."""
+    """Assert that everything ``requested``, a bit for each cycle, is under way in the memory or in the FIFO.
+
+    Each has its tag."""
     rows, tags = (buffered_fifo(harness, inside, f"{path}{name}") for name in ("rows", "tags"))
     under_way = inside(f"{path}under_way")
     harness.always(under_way == rows + ones(requested), "rows_under_way")
@@ -71,7 +75,7 @@ def read_stream_counts(harness: Harness, inside: Inside, path: str, requested: A
 
 
 def leave_keeps(harness: Harness, block: Requantizer, inside: Inside) -> None:
-    """The turns of two readers: a row of ones from one place on, that is none, the upper one or both."""
+    """Assert that the turns of two readers are a row of ones from one place on: none, the upper one or both."""
     harness.always(inside("turns.later") != 1, "turns_are_a_row_of_ones")
 
 
@@ -82,13 +86,13 @@ def writer_places(harness: Harness, block: DramWriter, inside: Inside) -> None:
 
 
 def simd_waits(harness: Harness, block: SimdUnit, inside: Inside) -> None:
-    """Cycles to wait are a row of ones from bit 0 up."""
+    """Assert that cycles to wait are a row of ones from bit 0 up."""
     wait = inside("issue.wait")
     harness.always((wait & (wait + 1)) == 0, "wait_is_a_row_of_ones")
 
 
 def pointers_tell(harness: Harness, block: Any, inside: Inside) -> None:
-    """Of a PingPong: its pointers differ while it holds one element, and its narrow fields' slice holds as many."""
+    """Assert that a PingPong's pointers differ while it holds one element, and that its slice holds as many."""
     for index in (0, 1):
         held = block.o.valid & ((inside("oldest") == index) | ~inside("free"))
         harness.always(inside(f"open{index}") != held, f"place{index}_is_open_while_it_holds_none")
@@ -98,7 +102,7 @@ def pointers_tell(harness: Harness, block: Any, inside: Inside) -> None:
 
 
 def answers_only_what_was_asked(harness: Harness, block: Any, inside: Inside) -> None:
-    """The slave's part: a beat only while a burst is outstanding. How long bursts are is left open."""
+    """Assume the slave's part: a beat comes only while a burst is outstanding. How long bursts are is left open."""
     outstanding = harness.count(block.ar.valid & block.ar.ready,
                                 block.r.valid & block.r.ready & block.r.payload.last, 64, "outstanding")
     harness.assume(~block.r.valid | (outstanding != 0), "asked")

@@ -1,4 +1,4 @@
-"""Tables on the way out of the accumulators: what was loaded last is what is looked up."""
+"""Proofs of activation tables: what was loaded last is what is looked up."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from weft.tb.formal.prove import Proof
 from weft.tb.formal.scaled import LATENCY, Moving
 
 TABLES = BYTES.replace(local_depth=TABLE_ENTRIES, activation_tables=2)
-"""Two lanes of bytes with two tables, which are as long as local memory."""
+"""A machine of two lanes of bytes with two tables, which are as long as local memory."""
 BYTE = 8
 LANE = 1
-"""One is as good as the other."""
+"""The lane that is looked at: one is as good as the other."""
 
 
 def activation_tables(broken: Broken | None = None) -> Harness:
-    """Any entry of any table: a load of it is followed, whatever else is loaded and looked up."""
+    """Prove any entry of any table: a load of it is followed, whatever else is loaded and looked up."""
     harness, block = Harness(), ActivationTables(TABLES)
     inside = harness.block(block, broken=broken)
     table = harness.constant(range(TABLES.activation_tables + 1), "table")
@@ -52,7 +52,7 @@ def activation_tables(broken: Broken | None = None) -> Harness:
 
 
 def tables_in_order(broken: Broken | None = None) -> Harness:
-    """A table of TABLE_ENTRIES vectors, each of which waits. Those that were looked up before them are written."""
+    """Prove that the vectors of a table wait until those that were looked up before them are written."""
     harness, block = Harness(), ScaledMoveOutUnit(TABLES)
     inside = harness.block(block, rules=False, latency=LATENCY, broken=broken)
     harness.always(~block.local_read.request.valid | (Moving(harness, block, inside, TABLES).rows == 0),

@@ -8,7 +8,7 @@ from weft.tb.formal.proofs import PROOFS
 from weft.tb.formal.prove import Proof
 
 BROKEN_IN_MAKE_TEST = {"stream_walker", "order_unit_queue", "round_robin", "tracker_simd", "splitter"}
-"""Breaks that the quick suite looks at too; all of them are `long`."""
+"""The breaks that the quick suite looks at too; all of them are `long`."""
 
 
 def cases(quick: set[str]) -> list:

@@ -1,4 +1,4 @@
-"""LoadWeight and MatMul take turns: no weights are taken over before they are loaded, none overwritten before that."""
+"""Proofs of LoadWeight and MatMul in turn: weights are swapped in after they are loaded, and overwritten after that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TWO_ROWS = SMALL.replace(weight_load_rows=2)
 
 
 class Pair(wiring.Component):
-    """Both units, joined as in the core. ``loads``, ``swaps``: a load is done, weights are taken over."""
+    """Both units, joined as in the core. ``loads``, ``swaps``: a load is done, weights are swapped in."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -56,8 +56,9 @@ class Pair(wiring.Component):
 
 
 class Waiting:
-    """Operations of a unit that were issued and have not happened, the oldest first: of each how many of the other
-    unit's (not happened yet) come before it."""
+    """The operations of a unit that were issued and have not happened, the oldest first.
+
+    For each it counts how many of the other unit's (not happened yet) come before it."""
 
     def __init__(self, harness: Harness, name: str, most: int) -> None:
         self.harness, self.most = harness, most
@@ -71,7 +72,7 @@ class Waiting:
         return Array(self.before)[index]
 
     def update(self, enters: Value, others: Value, leaves: Value, other_leaves: Value) -> None:
-        """One enters behind ``others`` of the other unit; the oldest leaves; the oldest of the other unit does."""
+        """Let one enter behind ``others`` of the other unit, and the oldest of either unit leave."""
         m = self.harness.m
         entering = [enters & (self.count == index) for index in range(self.most)]
         now = [Mux(enter, others, before) for enter, before in zip(entering, self.before, strict=True)]
@@ -83,20 +84,20 @@ class Waiting:
 
 
 def load_at_work(inside: Inside) -> tuple[Value, Any]:
-    """Whether LoadWeight of one row a cycle works on an operation, and which."""
+    """Return whether LoadWeight of one row a cycle works on an operation, and which."""
     layout = Walker.walked(operation_layout(SMALL, "load_weight"), ("local",))
     return inside("load_weight.walker.o__valid"), data.View(layout, inside("load_weight.walker.at")).operation
 
 
 def swap_at_work(inside: Inside) -> tuple[Value, Any]:
-    """Whether MatMul works on an operation whose weights are not taken over yet, and which."""
+    """Return whether MatMul works on an operation whose weights are not swapped in yet, and which."""
     operation = data.StructLayout({**operation_layout(SMALL, "mat_mul").members, "enters": 1})
     at = data.View(Walker.walked(operation, ("local", "accumulator")), inside("mat_mul.walker.at"))
     return inside("mat_mul.walker.o__valid") & at.first & at.operation.swap, at.operation
 
 
 def turns(broken: Broken | None = None) -> Harness:
-    """One row of weights a cycle."""
+    """Prove the turns with one row of weights a cycle."""
     harness, block = Harness(), Pair(SMALL)
     inside = harness.block(block, latency=LOCAL_READ_LATENCY, broken=broken)
     loading, load = load_at_work(inside)
@@ -109,7 +110,7 @@ def turns(broken: Broken | None = None) -> Harness:
 
 
 def turns_of_two_rows(broken: Broken | None = None) -> Harness:
-    """Two rows a cycle: the unit may hold several loads."""
+    """Prove the turns with two rows a cycle: the unit may hold several loads."""
     harness, block = Harness(), Pair(TWO_ROWS)
     inside = harness.block(block, latency=LOCAL_READ_LATENCY, broken=broken)
     loading = harness.count(block.load.valid & block.load.ready, block.loads, depths(SMALL, "load_weight").outstanding,
@@ -120,7 +121,9 @@ def turns_of_two_rows(broken: Broken | None = None) -> Harness:
 
 
 def rows_ahead(broken: Broken | None = None) -> Harness:
-    """Only the order of the rows can be full; all else has room for as many, and what leaves has arrived."""
+    """Prove that only the order of the rows can be full.
+
+    All else has room for as many, and what leaves has arrived."""
     harness, block = Harness(), LoadTwoRowsUnit(TWO_ROWS)
     inside = harness.block(block, latency=LOCAL_READ_LATENCY, broken=broken)
     order, leaving = inside("order.level"), inside("shifting")[::2]
@@ -137,8 +140,10 @@ def rows_ahead(broken: Broken | None = None) -> Harness:
 
 
 def decoded(harness: Harness, block: Pair, inside: Inside, loading: Value) -> tuple[Waiting, Signal, Signal]:
-    """In front of both units a decoder that counts, and as many operations under way as the interlock lets be; so many
-    loads are ``loading`` in their unit. The loads that wait; loads and swaps so far, modulo their widths."""
+    """Put a decoder that counts in front of both units, with as many operations under way as the interlock allows.
+
+    So many loads are ``loading`` in their unit. Return the loads that wait, and loads and swaps so far, modulo their
+    widths."""
     m, most = harness.m, depths(SMALL, "load_weight").outstanding
     loads, swaps = Waiting(harness, "loads", most), Waiting(harness, "swaps", most)
     issue_load, issue_swap, fresh = Signal(name="issue_load"), Signal(name="issue_swap"), Signal(name="fresh", init=1)

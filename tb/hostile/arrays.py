@@ -26,7 +26,7 @@ def npy(array: np.ndarray | np.generic) -> bytes:
 
 
 def header(text: str, version: int = 1, data: bytes = b"", length: int | None = None) -> bytes:
-    """A ``.npy`` with any header, which says that it is ``length`` long."""
+    """Return a ``.npy`` with any header, which says that it is ``length`` long."""
     content = text.encode("latin1")
     kind = "<H" if version == 1 else "<I"
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack(kind, length or len(content)) + content + data
@@ -70,7 +70,9 @@ def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> byt
 
 
 def _patched(content: bytes, offset: int, value: bytes, central: int | None = None) -> bytes:
-    """Bytes changed in the first member's local header, and in the directory's entry at ``central``."""
+    """Return a zip with bytes changed in two places.
+
+    They are in the first member's local header, and in the directory's entry at ``central``."""
     changed = bytearray(content)
     changed[offset:offset + len(value)] = value
     if central is not None:
@@ -80,7 +82,7 @@ def _patched(content: bytes, offset: int, value: bytes, central: int | None = No
 
 
 def _bomb(size: int) -> bytes:
-    """A deflated array of so many zeros."""
+    """Return a deflated array of so many zeros."""
     file = io.BytesIO()
     archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
     with archive, archive.open("x.npy", "w", force_zip64=True) as member:
@@ -129,7 +131,7 @@ def _write(name: str, content: bytes | Callable[[], bytes]) -> Callable[[Path], 
 
 
 def _unasked(folder: Path) -> None:
-    """A good array, and one of 4 GB that nobody asks for."""
+    """Write a good array, and one of 4 GB that nobody asks for."""
     (folder / "x.npz").write_bytes(zipped(("x.npy", npy(GOOD)), ("huge.npy", shaped((1 << 30,)))))
 
 

@@ -26,13 +26,12 @@ Recipe = Callable[[Path], list[str]]
 
 @dataclass(frozen=True)
 class Case:
-    """``reader``: what is attacked. ``code``: the exit code that is right: 1, 0 for what is odd but legal, None where
-    both are.
+    """A hostile file or command line.
 
-    ``stdout``: where standard output goes instead of a file; ``most_bytes`` of every file that is written, as a full
-    disk allows; ``cache``: the folder of $WEFT_CACHE; ``environment``: variables beside those that there are;
-    ``quick``: one of those that `make test` runs.
-    """
+    ``reader``: what is attacked. ``code``: the exit code that is right: 1, 0 for what is odd but legal, None if both
+    are. ``stdout``: where standard output goes instead of a file; ``most_bytes`` of every file that is written, as a
+    full disk allows; ``cache``: the folder of $WEFT_CACHE; ``environment``: variables beside those that there are;
+    ``quick``: one of those that `make test` runs."""
 
     name: str
     reader: str
@@ -47,7 +46,7 @@ class Case:
 
 
 def quick(cases: list[Case], *names: str) -> list[Case]:
-    """The cases, those called ``names`` as quick ones. Every name must be there."""
+    """Return the cases, those called ``names`` as quick ones. Every name must be there."""
     missing = set(names) - {case.name for case in cases}
     assert not missing, f"no case called {missing}"
     return [Case(**{**vars(case), "quick": case.name in names}) for case in cases]
@@ -64,7 +63,7 @@ SHAPE = (1, 2, 4, 4)
 
 def network(*nodes: onnx.NodeProto, weights: list[onnx.TensorProto] | None = None,
             shape: tuple[int, ...] = SHAPE, opset: int = 17) -> onnx.ModelProto:
-    """From x to y."""
+    """Return a network from x to y."""
     ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape),
             helper.make_tensor_value_info("y", TensorProto.FLOAT, ["a", "b", "c", "d"])]
     graph = helper.make_graph(list(nodes), "net", ends[:1], ends[1:], weights or [])
@@ -72,7 +71,7 @@ def network(*nodes: onnx.NodeProto, weights: list[onnx.TensorProto] | None = Non
 
 
 def good() -> onnx.ModelProto:
-    """A convolution and a ReLU."""
+    """Return a good network: a convolution and a ReLU."""
     weights = numpy_helper.from_array(np.ones((2, 2, 1, 1), np.float32), "weights")
     return network(helper.make_node("Conv", ["x", "weights"], ["sums"], name="sums"),
                    helper.make_node("Relu", ["sums"], ["y"], name="curve"), weights=[weights])
@@ -80,8 +79,9 @@ def good() -> onnx.ModelProto:
 
 @cache
 def compiled() -> Path:
-    """A folder with net.onnx, net.tmodel and its files for the machine `tiny`, and echo.tmodel as original tools write
-    it."""
+    """Return a folder of good files for the machine `tiny`.
+
+    It has net.onnx, net.tmodel and its files, and echo.tmodel as original tools write it."""
     folder = Path(mkdtemp(prefix="hostile-"))
     onnx.save(good(), folder / "net.onnx")
     compile_model(folder / "net.onnx", Arch.load("tiny"), folder, calibration={"x": np.ones((1, 2, 4, 4))})
@@ -105,7 +105,7 @@ def _write_echo(folder: Path, arch: Arch) -> None:
 
 
 def copy_good(folder: Path) -> None:
-    """All good files into a case's folder."""
+    """Copy all good files into a case's folder."""
     shutil.copytree(compiled(), folder, dirs_exist_ok=True)
 
 
@@ -117,7 +117,7 @@ COMPILE = ["compile", "net.onnx", "-a", "tiny", "-o", "out"]
 
 
 def good_and(command: list[str], change: Callable[[Path], Any] | None = None) -> Recipe:
-    """The good files, changed; then ``command``."""
+    """Return the recipe of the good files, changed, and then ``command``."""
 
     def recipe(folder: Path) -> list[str]:
         copy_good(folder)

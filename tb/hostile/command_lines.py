@@ -83,7 +83,7 @@ def cases() -> list[Case]:
 
 # -- the tree ----------------------------------------------------------------------------------------------------------
 def _tree() -> dict[str, Any]:
-    """Every command by its name."""
+    """Return every command by its name."""
     from weft.cli.app import app
 
     def walk(group: Any, before: str) -> Iterator[tuple[str, Any]]:
@@ -97,7 +97,7 @@ def _tree() -> dict[str, Any]:
 
 
 def _commands() -> Iterator[Case]:
-    """Unknown commands; for each command too much, too little, an unknown option."""
+    """Yield cases of unknown commands, and for each command of too much, too little, and an unknown option."""
     for group in ([], ["board"]):
         for name, text in {**NAMES, "a dash": "-", "dashes": "--", "capitals": "ISA", "two words": "isa -a"}.items():
             if text != "--":
@@ -120,7 +120,7 @@ def _commands() -> Iterator[Case]:
 
 
 def _options() -> Iterator[Case]:
-    """Each option with what its type cannot be."""
+    """Yield cases of each option with what its type cannot be."""
     for name, command in _tree().items():
         for each in command.params:
             if each.param_type_name != "option" or each.is_flag or each.opts[0] in OWN:
@@ -149,7 +149,7 @@ def _grammars() -> Iterator[Case]:
 
 
 def _keys() -> Iterator[Case]:
-    """Every key of an architecture; some of the values suit some of the keys."""
+    """Yield cases of every key of an architecture; some of the values suit some of the keys."""
     for key in Arch.load("tiny").to_dict():
         for what, value in KEY_VALUES.items():
             yield Case(f"key: {key}, {what}", "keys", good_and(["isa", "-a", "tiny", "--set", f"{key}={value}"]))

@@ -84,7 +84,7 @@ def told(name: str, kind: int, *shape: Any) -> onnx.ValueInfoProto:
 
 
 def _with(change: Callable[[onnx.ModelProto], Any], *nodes: onnx.NodeProto) -> Make:
-    """A good part, changed."""
+    """Return a maker of a good part, changed."""
     def make() -> onnx.ModelProto:
         model = part(*(nodes or (node("Cos", ["y"], ["m"]), node("Sin", ["m"], ["z"]))))
         change(model)
@@ -94,7 +94,7 @@ def _with(change: Callable[[onnx.ModelProto], Any], *nodes: onnx.NodeProto) -> M
 
 
 def _sized_by_values(claimed: onnx.ValueInfoProto | None) -> Make:
-    """Expand to sizes that the machine's output says, while the file claims another size."""
+    """Return a maker of an Expand to sizes that the machine's output says, while the file claims another size."""
     def make() -> onnx.ModelProto:
         model = part(scalar_of("m"), node("Cast", ["m"], ["i"], to=TensorProto.INT64), node("Mul", ["i", "big"], ["n"]),
                      node("Reshape", ["n", "one"], ["s"]), node("Expand", ["m", "s"], ["c"]),

@@ -21,7 +21,7 @@ TYPES = {TensorProto.FLOAT: "float32", TensorProto.INT64: "int64", TensorProto.B
 
 # -- what the .tmodel says of it ---------------------------------------------------------------------------------------
 def hosted(make: Make, change: Callable[[dict[str, Any]], Any] | None = None) -> Callable[[Path], Any]:
-    """net.tmodel with a part of the host behind the machine, which the network's outputs are told to be."""
+    """Return a maker of net.tmodel with a part of the host behind the machine, which makes the network's outputs."""
     def apply(folder: Path) -> None:
         model = make()
         values = json.loads((folder / "net.tmodel").read_text())
@@ -70,7 +70,7 @@ ENTRIES: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def flipped(seed: int) -> Callable[[dict[str, Any]], Any]:
-    """Some bytes of a good model changed: refused, or still a model."""
+    """Return a change of some bytes of a good model: it is refused, or still a model."""
     def change(values: dict[str, Any]) -> None:
         random = np.random.default_rng(seed)
         content = bytearray(base64.b64decode(values["host"]["model"]))

@@ -17,19 +17,19 @@ OPSET = 20
 def part(*nodes: onnx.NodeProto, weights: tuple[onnx.TensorProto, ...] = (), shape: tuple[Any, ...] = SHAPE,
          kind: int = TensorProto.FLOAT, out: Any = SHAPE, opset: int = OPSET, made: int = TensorProto.FLOAT,
          **more: Any) -> onnx.ModelProto:
-    """From the machine's output y to z of the shape ``out``."""
+    """Return a part of the host from the machine's output y to z of the shape ``out``."""
     graph = helper.make_graph(list(nodes), "host", [helper.make_tensor_value_info("y", kind, shape)],
                               [helper.make_tensor_value_info("z", made, out)], list(weights), **more)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
 
 def summed(*nodes: onnx.NodeProto, weights: tuple[onnx.TensorProto, ...] = (), **more: Any) -> Make:
-    """A small result of the large tensor c."""
+    """Return a maker of a part with a small result of the large tensor c."""
     return lambda: part(*nodes, node("ReduceSum", ["c"], ["z"], keepdims=0), weights=weights, out=(), **more)
 
 
 def spread(*shape: int, name: str = "b") -> list[onnx.NodeProto]:
-    """A tensor of any shape, of the machine's output: no optimizer makes a constant of it."""
+    """Return nodes that make a tensor of any shape of the machine's output: no optimizer makes a constant of it."""
     return [node("ReduceMean", ["y"], [f"{name}_mean"], keepdims=0),
             node("Constant", [], [f"{name}_shape"], value=numpy_helper.from_array(np.array(shape, np.int64))),
             node("Expand", [f"{name}_mean", f"{name}_shape"], [name])]
@@ -38,7 +38,7 @@ def spread(*shape: int, name: str = "b") -> list[onnx.NodeProto]:
 def applied(operator: str, *shapes: tuple[int, ...], extra: tuple[str, ...] = (),
             weights: tuple[onnx.TensorProto, ...] = (), outputs: int = 1, opset: int = OPSET,
             **attributes: Any) -> Make:
-    """An operator of tensors of these shapes, and of ``weights`` called ``extra``."""
+    """Return a maker of an operator of tensors of these shapes, and of ``weights`` called ``extra``."""
     names = [f"b{number}" for number in range(len(shapes))]
     nodes = [each for name, shape in zip(names, shapes, strict=True) for each in spread(*shape, name=name)]
     made = ["c", *(f"o{number}" for number in range(1, outputs))]
@@ -46,7 +46,7 @@ def applied(operator: str, *shapes: tuple[int, ...], extra: tuple[str, ...] = ()
 
 
 def nested(levels: int, calls: int = 2) -> onnx.ModelProto:
-    """Functions of the model that call each other: calls**levels times the last one."""
+    """Return a model whose functions call each other: calls**levels times the last one."""
     model = part(onnx.NodeProto(op_type="F0", domain="own", input=["y"], output=["z"]))
     model.opset_import.append(helper.make_opsetid("own", 1))
     for level in range(levels):
@@ -66,7 +66,7 @@ def uncalled() -> onnx.ModelProto:
 
 
 def many(count: int, operator: str = "Cos", size: int = 0) -> onnx.ModelProto:
-    """A chain of nodes, of the machine's output or of [size, size]."""
+    """Return a chain of nodes, of the machine's output or of [size, size]."""
     first = "b" if size else "y"
     names = [first, *(f"t{number}" for number in range(count - 1)), "c"]
     two = operator == "MatMul"
@@ -89,7 +89,7 @@ def loop(trips: int) -> onnx.ModelProto:
 
 
 def choice(operator: str, other: list[onnx.NodeProto]) -> onnx.ModelProto:
-    """By the values of its input."""
+    """Return a model with a choice by the values of its input."""
     return part(scalar_of("m"), node("Cast", ["m"], ["b"], to=TensorProto.BOOL),
                 node("If", ["b"], ["z"], then_branch=branch(node(operator, ["y"], ["r"])),
                      else_branch=branch(*other)), weights=(ints("n", 1, 1, 1 << 20, 1 << 20),))

@@ -25,7 +25,7 @@ NODES = 16_000
 
 def net(shape: tuple[int, ...], *nodes: onnx.NodeProto, outputs: tuple[str, ...] = ("y",), opset: int = 20,
         weights: tuple[onnx.TensorProto, ...] = (), inputs: int = 1) -> onnx.ModelProto:
-    """From x (or x0, x1 ...) of ``shape`` to ``outputs``."""
+    """Return a network from x (or x0, x1 ...) of ``shape`` to ``outputs``."""
     names = ["x"] if inputs == 1 else [f"x{number}" for number in range(inputs)]
     graph = helper.make_graph(
         list(nodes), "large", [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in names],
@@ -34,13 +34,13 @@ def net(shape: tuple[int, ...], *nodes: onnx.NodeProto, outputs: tuple[str, ...]
 
 
 def chain(count: int, link: Callable[[str, str, int], onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """``link`` makes each node of its input, its output and its number; from x to y."""
+    """Return a chain from x to y; ``link`` makes each node from its input, its output and its number."""
     return [link(f"t{number}" if number else "x", f"t{number + 1}" if number < count - 1 else "y", number)
             for number in range(count)]
 
 
 def weight(name: str, *shape: int) -> onnx.TensorProto:
-    """Random numbers, of which a file holds so many."""
+    """Return random numbers, of which a file holds so many."""
     return numpy_helper.from_array(np.random.default_rng(0).standard_normal(shape).astype(np.float32), name)
 
 
@@ -56,7 +56,7 @@ def _chain_of(operator: str, *more: str, weights: tuple[onnx.TensorProto, ...] =
 
 
 def _star(operator: str, count: int = NODES) -> Make:
-    """So many nodes that read x, and one that reads them all."""
+    """Return a maker of so many nodes that read x, and one that reads them all."""
     return lambda: net((1, 4, 4, 4), *(node(operator, ["x"], [f"t{number}"]) for number in range(count - 1)),
                        node("Sum", [f"t{number}" for number in range(count - 1)], ["y"]))
 
@@ -71,7 +71,7 @@ def _inputs(count: int) -> Make:
 
 
 def _own_weights(count: int) -> Make:
-    """A chain with constants of its own in every node."""
+    """Return a maker of a chain with constants of its own in every node."""
     return lambda: net((1, 4), *chain(count, lambda a, b, number: node("Add", [a, f"w{number}"], [b])),
                        weights=tuple(floats(f"w{number}", 1, 2, 3, 4) for number in range(count)))
 
@@ -83,7 +83,7 @@ def _unread_weights(count: int, size: int) -> Make:
 
 
 def _constant_nodes(count: int) -> Make:
-    """A chain of constants, of which each is computed of the one before."""
+    """Return a maker of a chain of constants, each of which is computed from the one before."""
     return lambda: net((1, 4), *(node("Add", [f"c{number}", f"c{number}"], [f"c{number + 1}"])
                                  for number in range(count - 1)),
                        node("Mul", ["c0", "x"], ["y0"]), node("Add", ["y0", f"c{count - 1}"], ["y"]),
@@ -91,7 +91,7 @@ def _constant_nodes(count: int) -> Make:
 
 
 def _refused(count: int, operator: str = "Sin") -> Make:
-    """Operators that the machine has not, one after every convolution."""
+    """Return a maker of operators that the machine has not, one after every convolution."""
     def link(a: str, b: str, number: int) -> onnx.NodeProto:
         return node(operator, [a], [b]) if number % 2 else node("Conv", [a, "w"], [b])
 
@@ -99,7 +99,7 @@ def _refused(count: int, operator: str = "Sin") -> Make:
 
 
 def _refused_late(count: int) -> Make:
-    """Nodes that only their elements' places make impossible, each found by itself."""
+    """Return a maker of nodes that only their elements' places make impossible, each found by itself."""
     def link(a: str, b: str, number: int) -> onnx.NodeProto:
         return node("Gather", [a, "n"], [b], axis=2) if number % 2 else node("Conv", [a, "w"], [b])
 
@@ -162,7 +162,7 @@ WIDE: dict[str, Make] = {
 # -- elements that move ------------------------------------------------------------------------------------------------
 def _moved(shape: tuple[int, ...], *nodes: onnx.NodeProto, weights: tuple[onnx.TensorProto, ...] = (),
            channels: int = 0) -> Make:
-    """The nodes make m of x; a convolution of so many channels reads it, where it is said."""
+    """Return a maker of nodes that make m of x; if told, a convolution of so many channels reads m."""
     if not channels:
         return lambda: net(shape, *nodes, node("Sigmoid", ["m"], ["y"]), weights=weights)
     kernel = weight("w", 2, channels, *[1] * (len(shape) - 2))

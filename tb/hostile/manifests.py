@@ -44,7 +44,7 @@ def _file(name: str, **changes: Any) -> Change:
 
 
 def _parts(*parts: dict[str, Any], change: Change | None = None) -> Change:
-    """The same network written as parts; None stands for its program."""
+    """Return a change to the same network written as parts; None stands for its program."""
     def apply(values: dict[str, Any]) -> None:
         keys = ("prog", "consts", "inputs", "outputs", "macs", "layers", "instruction_layers")
         program = {key: values.pop(key) for key in keys if key in values}
@@ -130,7 +130,7 @@ ODD = {"strides of 0", "a packing of pads"}
 
 
 def _elsewhere(name: str) -> Callable[[Path], Any]:
-    """A file that is a link to one of the same content in another folder."""
+    """Return a maker of a file that is a link to one of the same content in another folder."""
     def apply(folder: Path) -> None:
         (folder / "other").mkdir()
         (folder / name).rename(folder / "other" / name)

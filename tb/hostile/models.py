@@ -33,7 +33,7 @@ def _changed(change: Change, name: str = "net.tmodel") -> Callable[[Path], Any]:
 
 
 def _set(*path: Any) -> Change:
-    """The value at the end of the path: keys and indices."""
+    """Return a change of the value at the end of the path of keys and indices."""
     *keys, last, value = path
 
     def change(values: Any) -> None:
@@ -153,7 +153,7 @@ def _text(change: Callable[[str], str | bytes]) -> Callable[[Path], Any]:
 
 # -- programs and constants --------------------------------------------------------------------------------------------
 def _program(*instructions: Instruction) -> Callable[[Path], Any]:
-    """The program of echo.tmodel."""
+    """Return a maker of echo.tmodel with this program."""
     return _bytes(Isa(Arch.load("tiny")).assemble(instructions))
 
 

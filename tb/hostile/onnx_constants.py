@@ -33,12 +33,12 @@ def floats(name: str, *values: float) -> onnx.TensorProto:
 
 
 def then_add(*nodes: onnx.NodeProto, weights: list[onnx.TensorProto]) -> onnx.ModelProto:
-    """x + the constant c that the nodes make."""
+    """Return a network x + c, with the constant c that the nodes make."""
     return network(*nodes, node("Add", ["x", "c"], ["y"]), weights=weights)
 
 
 def summed(*nodes: onnx.NodeProto, weights: list[onnx.TensorProto]) -> onnx.ModelProto:
-    """x + the sum of the constant c: a small result of a large one."""
+    """Return a network x + the sum of the constant c: a small result of a large one."""
     return network(*nodes, node("ReduceSum", ["c"], ["s"], keepdims=0), node("Add", ["x", "s"], ["y"]),
                    weights=weights)
 

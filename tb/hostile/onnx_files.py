@@ -17,7 +17,7 @@ from weft.tb.hostile.onnx_constants import CONSTANTS, TERA, Make, floats, ints, 
 
 
 def _loop(trips: int, kind: str = "Loop") -> onnx.ModelProto:
-    """A constant that so many turns of a loop make."""
+    """Return a network with a constant that so many turns of a loop make."""
     value = partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT, shape=[1])
     body = helper.make_graph(
         [node("Identity", ["go"], ["on"]), node("Add", ["v", "v"], ["w"])], "body",
@@ -29,7 +29,7 @@ def _loop(trips: int, kind: str = "Loop") -> onnx.ModelProto:
 
 
 def _nested(depth: int, known: bool) -> onnx.ModelProto:
-    """A choice in a choice in a choice, by a constant where it is ``known``, else by the input."""
+    """Return a choice in a choice in a choice, by a constant if it is ``known``, else by the input."""
     graph = helper.make_graph([node("Identity", ["x"], ["z"])], "last", [], [onnx.ValueInfoProto(name="z")])
     for _ in range(depth):
         inner = node("If", ["b"], ["z"], then_branch=graph, else_branch=helper.make_graph(
@@ -42,7 +42,7 @@ def _nested(depth: int, known: bool) -> onnx.ModelProto:
 
 
 def _function(calls: str) -> onnx.ModelProto:
-    """A function of the model which calls another, or itself."""
+    """Return a model with a function that calls another, or itself."""
     model = network(onnx.NodeProto(op_type="F", domain="own", input=["x"], output=["y"]))
     model.opset_import.append(helper.make_opsetid("own", 1))
     for name, other in (("F", calls), ("G", "F")):
@@ -53,7 +53,7 @@ def _function(calls: str) -> onnx.ModelProto:
 
 
 def _functions_in_functions(levels: int) -> onnx.ModelProto:
-    """2**levels calls."""
+    """Return a model with 2**levels calls."""
     model = network(onnx.NodeProto(op_type="F0", domain="own", input=["x"], output=["y"]))
     model.opset_import.append(helper.make_opsetid("own", 1))
     for level in range(levels):
@@ -234,7 +234,9 @@ def _varint(number: int) -> bytes:
 
 
 def _deep(levels: int) -> bytes:
-    """A graph in an attribute of a node of a graph, and so on; field 7 graph, 1 node, 5 attribute, 6 graph."""
+    """Return a graph in an attribute of a node of a graph, and so on.
+
+    The fields are 7 graph, 1 node, 5 attribute, 6 graph."""
     content = b""
     for _ in range(levels):
         for field in (6, 5, 1):
@@ -265,7 +267,7 @@ def _sparse(folder: Path) -> None:
 
 
 def _renamed(name: str) -> Recipe:
-    """A good model under another name, of which the compiled files are called."""
+    """Return the recipe of a good model under another name, after which the compiled files are called."""
 
     def recipe(folder: Path) -> list[str]:
         (folder / name).write_bytes(good().SerializeToString())

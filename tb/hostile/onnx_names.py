@@ -50,7 +50,7 @@ TWICE: dict[str, Make] = {
 
 
 def _renamed(name: str) -> onnx.ModelProto:
-    """The good network with another name of its input."""
+    """Return the good network with another name of its input."""
     model = good()
     model.graph.input[0].name = model.graph.node[0].input[0] = name
     return model
@@ -69,7 +69,7 @@ DOMAINS: dict[str, Make] = {
 
 
 def _of_domain(domain: str, told: bool = False) -> onnx.ModelProto:
-    """A node called Relu that is not ONNX's."""
+    """Return a network with a node called Relu that is not ONNX's."""
     model = network(node("Relu", ["x"], ["a"], domain=domain), node("Relu", ["a"], ["y"]))
     model.opset_import.append(helper.make_opsetid(domain, 1))
     if told:
@@ -78,7 +78,7 @@ def _of_domain(domain: str, told: bool = False) -> onnx.ModelProto:
 
 
 def _forged(place: str) -> onnx.ModelProto:
-    """A name that makes lines, in one place of a network that the machine does not compute."""
+    """Return a network that the machine does not compute, with a name that makes lines in one place."""
     name = {place: FORGED}.get
     weights = [floats(name("constant", "w"), 1)]
     nodes = [node("Conv", [name("input", "x"), "k"], ["c"], name="conv"),

@@ -53,7 +53,7 @@ def _weights(value: float) -> dict[str, onnx.TensorProto]:
 
 
 def _network(*nodes: onnx.NodeProto, weights: dict[str, onnx.TensorProto]) -> onnx.ModelProto:
-    """Behind a convolution, so that the machine has something to do."""
+    """Return a network with the nodes behind a convolution, so that the machine has something to do."""
     read = {name for each in nodes for name in each.input} | {"ones"}
     return network(node("Conv", ["x", "ones"], ["a"]), *nodes,
                    weights=[tensor for name, tensor in weights.items() if name in read])
@@ -88,7 +88,7 @@ def _of_epsilon(operator: str, value: float) -> onnx.ModelProto:
 
 
 def _of_input(operator: str, value: float) -> onnx.ModelProto:
-    """Nothing before it that would take bits away."""
+    """Return a network with nothing before the operator that would take bits away."""
     weights = [] if operator == "LeakyRelu" else [_weights(value)["v"]]
     made = node(operator, ["x", *(tensor.name for tensor in weights)], ["y"])
     return network(made if weights else _with(made, "alpha", value), weights=weights)
@@ -102,7 +102,7 @@ def _of_gemm(name: str, value: float) -> onnx.ModelProto:
 
 
 def makers() -> dict[str, Make]:
-    """Every network by its name."""
+    """Return every network's maker by its name."""
     found: dict[str, Make] = {}
     for text, value in VALUES.items():
         for (operator, name), rest in ATTRIBUTES.items():
@@ -127,7 +127,7 @@ def _made(make: Make) -> Callable[[Path], Any]:
 
 
 def cases() -> list[Case]:
-    """Each is refused, or compiled with what it means."""
+    """Return the cases: each is refused, or compiled with what it means."""
     found = []
     for name, make in makers().items():
         arch = "ultra96" if name.split()[0] in TABLES else "arty"

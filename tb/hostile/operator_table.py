@@ -30,7 +30,9 @@ COMMANDS = (["compile", "net.onnx", "-a", "tiny", *TABLES, "--check", "-o", "out
 
 @dataclass(frozen=True)
 class Bent:
-    """One node. ``constants``: its inputs behind the first; an array of 0 dimensions is a scalar, None is left out."""
+    """One node.
+
+    ``constants``: its inputs behind the first; an array of 0 dimensions is a scalar, None is left out."""
 
     op: str
     constants: tuple[np.ndarray | None, ...] = ()
@@ -59,7 +61,7 @@ class Bent:
 
 
 def _opset(operator: str) -> int:
-    """The newest that onnxruntime knows, or the one that the operator went with."""
+    """Return the newest opset that onnxruntime knows, or the one that the operator went with."""
     schema = onnx.defs.get_schema(operator)
     return 9 if operator == "Upsample" else max(20, schema.since_version)
 
@@ -110,7 +112,7 @@ BASES: dict[str, dict[str, Any]] = {
 
 
 def _every(attribute: Any) -> Callable[[Bent], Bent]:
-    """All attributes of the row become one value."""
+    """Return a bend by which all attributes of the row become one value."""
     return lambda bent: replace(bent, attributes=dict.fromkeys(OPERATORS[bent.op].attributes, attribute))
 
 
@@ -181,13 +183,14 @@ def _recipe(operator: str, bend: str, command: list[str]) -> Recipe:
 
 
 def cases() -> list[Case]:
-    """One pair of ``STEP``, which has no divisor in common with the number of bends: so each operator meets each eighth
-    bend, and each bend each eighth operator. ``every`` has all pairs."""
+    """Return one pair of ``STEP``, which has no divisor in common with the number of bends.
+
+    So each operator meets each eighth bend, and each bend each eighth operator. ``every`` has all pairs."""
     return quick(every()[::STEP], *QUICK)
 
 
 def every() -> list[Case]:
-    """All pairs: some thousand."""
+    """Return all pairs: some thousand."""
     pairs = [(operator, bend) for operator in OPERATORS for bend in BENDS]
     return [Case(f"bent {operator}: {bend}", "operators", _recipe(operator, bend, COMMANDS[number // STEP % 2]),
                  code=None) for number, (operator, bend) in enumerate(pairs)]

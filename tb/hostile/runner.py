@@ -49,7 +49,7 @@ RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 @dataclass(frozen=True)
 class Outcome:
-    """``problem`` is empty where a case was dealt with as it must be."""
+    """The outcome of a case. ``problem`` is empty if it was dealt with as it must be."""
 
     case: Case
     problem: str
@@ -60,7 +60,7 @@ class Outcome:
 
 
 def all_cases() -> list[Case]:
-    """Every case, names all different."""
+    """Return every case, names all different."""
     cases = [case for module in READERS for case in module.cases()]
     assert len({case.name for case in cases}) == len(cases)
     return cases
@@ -82,7 +82,7 @@ def prepare() -> None:
 
 
 def run_case(case: Case) -> Outcome:
-    """A case in a folder of its own."""
+    """Run a case in a folder of its own; return its outcome."""
     with tempfile.TemporaryDirectory(prefix="hostile-case-") as name:
         folder = Path(name) / "here"
         (folder / "tmp").mkdir(parents=True)
@@ -101,7 +101,9 @@ def run_case(case: Case) -> Outcome:
 
 
 def _pipe() -> tuple[int, int]:
-    """Both ends of one that holds all that a command prints: files would be cut by a limit for a full disk."""
+    """Return both ends of a pipe that holds all that a command prints.
+
+    Files would be cut by a limit for a full disk."""
     ends = os.pipe()
     fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return ends
@@ -114,13 +116,13 @@ def _content(end: int, start: int) -> bytes:
 
 
 def _files(folder: Path) -> dict[str, object]:
-    """All but folders, for an empty one does no harm: path -> what tells whether it is still the same."""
+    """Return path -> what tells whether it is still the same, for all but folders: an empty one does no harm."""
     found = [os.path.join(root, file) for root, _, files in os.walk(folder) for file in files if "cache" not in root]
     return {path: _state(path) for path in found}
 
 
 def _state(path: str) -> object:
-    """Kind, permissions and size; the content of a file, the target of a link."""
+    """Return kind, permissions and size; the content of a file, the target of a link."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         return os.readlink(path)
@@ -129,7 +131,7 @@ def _state(path: str) -> object:
 
 
 def _command(case: Case, arguments: list[str], folder: Path, out: int, said: int) -> NoReturn:
-    """In the child: the command line as a process of its own would run it."""
+    """Run, in the child, the command line as a process of its own would run it."""
     import sys
 
     from weft.cli.main import main
@@ -165,7 +167,7 @@ def _command(case: Case, arguments: list[str], folder: Path, out: int, said: int
 
 
 def _other_cache(folder: str) -> None:
-    """The estimator chooses its folder when it is imported."""
+    """Let the estimator choose its folder anew, as it does when it is imported."""
     import sys
 
     os.environ["WEFT_CACHE"] = folder
@@ -174,8 +176,9 @@ def _other_cache(folder: str) -> None:
 
 
 def _wait(child: int, most_seconds: float) -> tuple[int | None, float, int]:
-    """Exit code, None where it was stopped; seconds of the processor, or of waiting where it did nothing else; and the
-    most memory it had."""
+    """Return (exit code, None if it was stopped; seconds; the most memory it had).
+
+    The seconds are those of the processor, or of waiting if it did nothing else."""
     largest, began = 0, time.monotonic()
     while True:
         done, status, used = os.wait4(child, os.WNOHANG)
@@ -191,13 +194,13 @@ def _wait(child: int, most_seconds: float) -> tuple[int | None, float, int]:
 
 
 def _busy(process: int) -> float:
-    """Seconds of the processor so far."""
+    """Return the seconds of the processor so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _most_resident(process: int) -> int:
-    """Bytes that a process has held at most."""
+    """Return the most bytes that a process has held."""
     try:
         found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text())
     except OSError:

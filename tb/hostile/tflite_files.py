@@ -35,7 +35,7 @@ GOOD: tuple[Callable[[FileMaker], Any], ...] = (int8_network, stream, lstm, FLOA
 
 
 def damaged(seed: int) -> bytes:
-    """A good file cut off, with bytes or an offset that are wrong, or an offset of another place."""
+    """Return a good file cut off, with bytes or an offset that are wrong, or an offset of another place."""
     chance = random.Random(seed)
     content = bytearray(_content(GOOD[seed % len(GOOD)]))
     word, other = (4 * chance.randrange(2, len(content) // 4) for _ in range(2))
@@ -54,7 +54,7 @@ def damaged(seed: int) -> bytes:
 
 
 def _one(change: Change, *, shape: tuple[int, ...] = IMAGE) -> Callable[[], bytes]:
-    """A network of one input, ``x``, and what ``change`` adds."""
+    """Return a maker of a network of one input, ``x``, and what ``change`` adds."""
     return lambda: _content(lambda file: (file.main.input("x", shape), change(file.main)))
 
 
@@ -76,7 +76,7 @@ def _many(code: str, count: int, name: str = "") -> Callable[[], bytes]:
 
 
 def _fills(count: int) -> Callable[[], bytes]:
-    """Constants of 2**26 numbers each, of a few bytes."""
+    """Return a maker of constants of 2**26 numbers each, of a few bytes."""
     shape = (1 << 13, 1 << 13)
 
     def add(graph: Graph) -> None:
@@ -89,7 +89,7 @@ def _fills(count: int) -> Callable[[], bytes]:
 
 
 def _calls(number: int) -> Callable[[], bytes]:
-    """A subgraph that is run before, and that runs itself."""
+    """Return a maker of a subgraph that is run before, and that runs itself."""
     def make(file: FileMaker) -> None:
         graph, begin = file.main, file.graph()
         begin.operator("CALL_ONCE", [], [], {"InitSubgraphIndex": 1})
@@ -109,7 +109,7 @@ def _sparse(segments: list[int], indices: list[int], size: int = 8) -> Callable[
 
 
 def _shared_vectors() -> bytes:
-    """Every offset of the list of subgraphs leads to the first one."""
+    """Return a file in which every offset of the list of subgraphs leads to the first one."""
     def make(file: FileMaker) -> None:
         int8_network(file)
         for _ in range(2000):

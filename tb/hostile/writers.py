@@ -83,7 +83,7 @@ LEGAL: dict[str, tuple[str, Callable[[Path], Any] | None]] = {
 
 
 def _place(name: str, text: str, make: Callable[[Path], Any] | None, command: list[str]) -> Recipe:
-    """``make`` makes what lies at ``text``, with the suffix that the writer ``name`` asks for."""
+    """Return a recipe; ``make`` makes what lies at ``text``, with the suffix that the writer ``name`` asks for."""
     suffix = SUFFIXES.get(name, "") if make is None and not text.startswith(("/", ".")) and text else ""
     return good_and([*command, text + suffix], None if make is None else lambda folder: make(folder / text))
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Break:
-    """``old``, which stands once in ``file``, becomes ``new``: ``meaning`` is what then goes wrong. ``test`` (a pytest
-    node of `make test`; without parameters all of them, until one fails) must fail."""
+    """A deliberate fault: ``old``, which stands once in ``file``, becomes ``new``.
+
+    ``meaning``: what then goes wrong. ``test`` must fail: a pytest node of `make test`; without parameters all of
+    them, until one fails."""
 
     id: str
     file: str
@@ -22,7 +24,7 @@ class Break:
     test: str
 
     def applied(self, text: str) -> str:
-        """The broken file. Raises ValueError where the text does not stand in it exactly once."""
+        """Return the broken file. Raise ValueError if the text does not stand in it exactly once."""
         count = text.count(self.old)
         if count != 1:
             raise ValueError(f"break {self.id}: {self.old!r} stands {count} times in {self.file}, not once")

@@ -1,5 +1,6 @@
-"""ONNX files broken in one or two random ways, each decided by a seed: what a user may hold in hands after a download
-that failed, an export that went wrong, or an editor."""
+"""ONNX files broken in one or two random ways, each decided by a seed.
+
+A user may hold such a file after a download that failed, an export that went wrong, or an editor."""
 
 from __future__ import annotations
 

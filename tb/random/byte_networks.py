@@ -96,8 +96,10 @@ def _faults(checker: Checker, decibels: float, least: float) -> list[str]:
 
 
 def judge(case: Case, arch: Arch | None = None) -> Verdict:
-    """``arch`` in place of the one named. ``refusal`` is none of ``REFUSED``. A network that a machine has no memory
-    for is judged on one that has just what the refusal asks for."""
+    """Return the verdict on a random network on an INT8 machine.
+
+    ``arch`` takes the place of the machine that is named. ``refusal``: a refusal that is none of ``REFUSED``. A
+    network that a machine has no memory for is judged on one that has just what the refusal asks for."""
     arch, watch = arch or ARCHS[case.arch], WatchedScales()
     with tempfile.TemporaryDirectory() as name:
         path, samples = save(case, arch, Path(name))

@@ -6,8 +6,9 @@ import numpy as np
 
 
 def damaged(program: bytes, size: int, rng: np.random.Generator) -> bytes:
-    """``program``, of instructions of ``size`` bytes each, with one to three things broken; its length in whole
-    instructions."""
+    """Return ``program``, of instructions of ``size`` bytes each, with one to three things broken.
+
+    Its length stays whole instructions."""
     content = bytearray(program)
     for _ in range(rng.integers(1, 4)):
         if not content:

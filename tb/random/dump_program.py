@@ -35,7 +35,7 @@ from weft.tb.random.program_maker import Program
 
 
 def dump_shifts(arch: Arch) -> list[int]:
-    """The output shifts at which accumulators are looked at."""
+    """Return the output shifts at which accumulators are looked at."""
     width = arch.number.width
     if arch.scheme.fixed_shift is not None:
         return [arch.scheme.fixed_shift]
@@ -44,28 +44,32 @@ def dump_shifts(arch: Arch) -> list[int]:
 
 
 def scratch_vectors(arch: Arch) -> int:
-    """Accumulators in which what was seen is negated, where moves cannot subtract."""
+    """Return the number of accumulators in which what was seen is negated, as moves cannot subtract."""
     return max(1, min(arch.accumulator_depth // 8, arch.local_depth)) if arch.scheme.per_lane else 0
 
 
 def probe_vectors(arch: Arch) -> int:
-    """How many of local memory's vectors are multiplied to show the weights."""
+    """Return how many of local memory's vectors are multiplied to show the weights."""
     return min(arch.local_depth, arch.accumulator_depth)
 
 
 def dump_vectors(arch: Arch) -> int:
-    """Vectors that the dump writes: local memory, the accumulators at each shift, the products at each shift."""
+    """Return the vectors that the dump writes.
+
+    They are local memory, the accumulators at each shift, and the products at each shift."""
     shown_first = arch.accumulator_depth if arch.scheme.per_lane else 0
     return arch.local_depth + shown_first + len(dump_shifts(arch)) * (arch.accumulator_depth + probe_vectors(arch))
 
 
 def default_offset_blocks(arch: Arch) -> int:
-    """Half way up the address space: away from the windows that random programs use."""
+    """Return half way up the address space: away from the windows that random programs use."""
     return min(Isa(arch).registers[Register.DRAM1_OFFSET].maximum, (1 << 24) - 1) // 2
 
 
 def dump_program(arch: Arch, dram: int = 1, base: int = 0, offset_blocks: int | None = None) -> Program:
-    """Dump to vectors base.. of port ``dram``'s window at ``offset_blocks``. Raises ValueError when it is too small."""
+    """Return the program that dumps to vectors ``base``.. of the window of port ``dram`` at ``offset_blocks``.
+
+    Raise ValueError if the window is too small."""
     depth = (arch.dram0_depth, arch.dram1_depth)[dram]
     if base + dump_vectors(arch) > depth:
         raise ValueError(f"the dump takes {dump_vectors(arch)} vectors from {base}; dram{dram}_depth is {depth}")
@@ -97,7 +101,9 @@ class _Dump:
         return self.program
 
     def accumulators(self, base: int, count: int) -> int:
-        """The first ``count`` accumulators to DRAM from ``base`` on, once a shift; where the next thing goes."""
+        """Dump the first ``count`` accumulators to DRAM from ``base`` on, once for each shift.
+
+        Return where the next thing goes."""
         for shift in dump_shifts(self.arch):
             self.shifts(shift)
             self.look(base, count)
@@ -120,11 +126,11 @@ class _Dump:
                          self.isa.configure(Register.OUTPUT_SHIFT, shift)]
 
     def subtract_seen(self, count: int, shift: int) -> None:
-        """accumulator += (0 - leave(accumulator)) << shift, for each."""
+        """Add (0 - requantized accumulator) << shift to each accumulator."""
         self.negate(0, count, accumulate=True)
 
     def negate(self, first: int, count: int, *, accumulate: bool) -> None:
-        """accumulator = 0 - leave(accumulator), or added to it, for each."""
+        """Make each accumulator 0 - its requantized value, or add that to it."""
         self.program.append(self.isa.simd(SimdSub(SimdOpcode.ZERO, destination=1)))
         subtract = SimdSub(SimdOpcode.SUBTRACT, left=1)
         if self.arch.simd_loop_depth:
@@ -136,7 +142,7 @@ class _Dump:
 
     # -- where numbers have scales ---------------------------------------------------------------------------------
     def as_scaled(self, base: int, count: int) -> int:
-        """A look with the program's scales; where the next thing goes."""
+        """Dump accumulators with the program's scales; return where the next thing goes."""
         self.program += [self.isa.configure(register, 0) for register in (
             Register.ACTIVATION_ZERO_POINT, Register.INPUT_ZERO_POINT, Register.OUTPUT_ZERO_POINT)]
         self.shifts(MULTIPLIER_WIDTH - 1)
@@ -144,7 +150,7 @@ class _Dump:
         return base + count
 
     def plain_scale(self) -> None:
-        """A multiplier of 1, no bias."""
+        """Load a multiplier of 1 without bias."""
         self.shifts(MOST_OUTPUT_SHIFT)
         for vector in reversed(range(SCALE_VECTORS)):
             self.program += [self.isa.configure(Register.OUTPUT_ZERO_POINT, int(vector == 0)),
@@ -152,7 +158,7 @@ class _Dump:
         self.program += [self.isa.configure(Register.OUTPUT_ZERO_POINT, 0), self.isa.load_scale(0)]
 
     def subtract_scaled(self, count: int, shift: int) -> None:
-        """accumulator += (0 - leave(accumulator)) << shift, for all but the scratch ones, as many at a time."""
+        """Add (0 - requantized accumulator) << shift to all but the scratch accumulators, as many at a time."""
         isa, scratch = self.isa, scratch_vectors(self.arch)
         place = self.arch.accumulator_depth - scratch
         for start in range(0, min(count, place), scratch):

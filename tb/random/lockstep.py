@@ -57,12 +57,14 @@ class Case:
         return cls(arch, seed, tuple(program))
 
     def content(self, dram: str) -> bytes:
-        """What a DRAM holds at the start, from address 0."""
+        """Return what a DRAM holds at the start, from address 0."""
         vectors = random_vectors(self.arch, 2 * self.seed + DRAMS.index(dram), DRAM_VECTORS)
         return vectors.astype(self.arch.number.storage_dtype).tobytes()
 
     def settings(self) -> dict[str, MemorySettings]:
-        """How the buses behave: a third of the cases undisturbed, the others with random latencies and stalls."""
+        """Return how the buses behave.
+
+        A third of the cases is undisturbed, the others have random latencies and stalls."""
         rng = random.Random(f"bus {self.seed}")
 
         def one() -> MemorySettings:
@@ -77,7 +79,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """What differed, in words."""
+    """A difference between hardware and golden machine, in words."""
 
     case: Case
     text: str
@@ -112,7 +114,9 @@ def run_golden(case: Case) -> Golden:
 
 
 def clear_program(arch: Arch) -> list[Instruction]:
-    """With DRAM0 all zero: local memory, accumulators, weights and tables as after power-up."""
+    """Return the program that clears what a power-up clears, with DRAM0 all zero.
+
+    It clears local memory, accumulators, weights and tables."""
     isa = Isa(arch)
     program = [isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, arch.local_depth)]
     for start in range(0, arch.accumulator_depth, arch.local_depth):
@@ -136,7 +140,7 @@ def run_cases(simulation: Simulation, cases: Sequence[Case]) -> list[Mismatch]:
 
 
 def _run_on_rtl(simulation: Simulation, cases: Sequence[Case], folder: Path) -> list[JobResult]:
-    """Each case's result; its DRAMs in files ``<index>.dram0`` and ``<index>.dram1``."""
+    """Return each case's result; its DRAMs are in files ``<index>.dram0`` and ``<index>.dram1``."""
     arch, isa = cases[0].arch, Isa(cases[0].arch)
     files = {memory: folder / f"{memory}.bin" for memory in MEMORIES}
     for dram in DRAMS:
@@ -182,7 +186,7 @@ def _fails(simulation: Simulation, case: Case) -> Mismatch | None:
 
 
 def shrink(simulation: Simulation, mismatch: Mismatch, rounds: int = 40) -> Mismatch:
-    """A shorter program that still differs: leave out ever smaller pieces."""
+    """Return a shorter program that still differs: ever smaller pieces are left out."""
     piece = max(len(mismatch.case.program) // 2, 1)
     while piece and rounds:
         start, shorter = 0, None

@@ -1,5 +1,6 @@
-"""The machines that random programs run on: small and large, both roundings, odd depths, tables, several buses, DRAM
-ports apart and shared."""
+"""The machines that random programs run on.
+
+They are small and large, with both roundings, odd depths, tables, several buses, and DRAM ports apart and shared."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from weft.hw.contract.arch import EVERY_STEP, SEPARATE, SHARED, Arch
 
 
 def lockstep_archs() -> dict[str, Arch]:
-    """Name -> machine. Tests that need a simulator take one of these or of ``network_rule.py``: to build one costs a
-    minute. The presets among them are those that the networks' tests simulate too."""
+    """Return name -> machine.
+
+    Tests that need a simulator take one of these or of ``network_rule.py``: to build one costs a minute. The presets
+    among them are those that the networks' tests simulate too."""
     tiny = Arch.load("tiny").replace(local_depth=128, accumulator_depth=64, dram0_depth=1024, dram1_depth=1024)
     return {
         "lanes2": tiny,

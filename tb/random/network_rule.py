@@ -82,7 +82,7 @@ ARCHS |= SMALL | ODD | WITH_FUNCTIONS
 # -- the rule ----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Verdict:
-    """``problem`` is empty where all is well; ``refusal`` is the compiler's, where it refused the network."""
+    """The verdict on a network. ``problem`` is empty if all is well; ``refusal`` is the compiler's, if it refused."""
 
     case: Case
     network: str
@@ -96,7 +96,7 @@ class Verdict:
 
 
 def describe(path: Path) -> str:
-    """The network's nodes, one a line."""
+    """Return the network's nodes, one in each line."""
     graph = onnx.load(path).graph
     shapes = {value.name: [entry.dim_value for entry in value.type.tensor_type.shape.dim]
               for value in (*graph.input, *graph.value_info, *graph.output)}
@@ -112,7 +112,9 @@ def describe(path: Path) -> str:
 
 
 def save(case: Case, arch: Arch, folder: Path) -> tuple[Path, np.ndarray]:
-    """The network as a file, and samples [SAMPLES, ...] of its input; all tensors that nothing reads are outputs."""
+    """Write the network as a file; return its path, and samples [SAMPLES, ...] of its input.
+
+    All tensors that nothing reads are outputs."""
     net = generate(case, arch.lut_count >= 2)
     ends = [tensor.name for tensor in net.tensors if tensor.name in net.unread and tensor.name != "x"]
     path = net.maker.save(folder / "net.onnx", *ends)
@@ -146,7 +148,9 @@ _LEAST = re.compile(r"allowed: (\w+_depth) of at least (\d+) vectors")
 
 
 def with_the_least(arch: Arch, refusal: str) -> Arch | None:
-    """The machine with as much memory as the compiler says would do, where it refuses for too little: then it must."""
+    """Return the machine with as much memory as a refusal for too little says would do: then it must.
+
+    Return None for another refusal."""
     found = _LEAST.search(refusal)
     return arch.replace(**{found[1]: int(found[2])}) if found and int(found[2]) > getattr(arch, found[1]) else None
 
@@ -159,7 +163,7 @@ def _widened(arch: Arch) -> Arch:
 
 
 def _decibels(path: Path, arch: Arch, samples: np.ndarray, checker: Checker | None = None) -> float:
-    """Of the worst output, over all samples, the golden machine against onnxruntime."""
+    """Return the signal to noise of the worst output, over all samples, of the golden machine against onnxruntime."""
     report = compile_model(path, arch, path.parent, calibration={"x": samples},
                            watch=checker.after if checker else None)
     model = TModel.load(report.model_path)
@@ -171,14 +175,16 @@ def _decibels(path: Path, arch: Arch, samples: np.ndarray, checker: Checker | No
 
 
 def _beside(samples: np.ndarray, rest: np.ndarray) -> float:
-    """An output that is 0 everywhere, such as a function far below where it bends, has no signal. What is found there
-    in its place is compared with the network's input."""
+    """Return the signal to noise of an output that is 0 everywhere, which has no signal.
+
+    Such an output is a function far below where it bends. What is found in its place is compared with the network's
+    input."""
     noise = np.square(rest.astype(np.float64)).mean()
     return float(10 * np.log10(np.square(samples.astype(np.float64)).mean() / noise)) if noise else np.inf
 
 
 def judge_on_rtl(case: Case) -> Verdict:
-    """The program on the simulated hardware: every word of DRAM as the golden machine leaves it."""
+    """Run the program on the simulated hardware: every word of DRAM must be as the golden machine leaves it."""
     with tempfile.TemporaryDirectory() as name:
         path, samples = save(case, ARCHS[case.arch], Path(name))
         network = describe(path)

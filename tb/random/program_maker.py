@@ -1,4 +1,4 @@
-"""Builds random legal programs action by action; ``random_program`` is the way in."""
+"""Build random legal programs action by action; ``random_program`` is the way in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Program = list[Instruction]
 
 
 class ProgramMaker:
-    """Appends random legal actions to ``program`` and keeps track of what legality depends on."""
+    """A program in the making: random legal actions are appended, and what legality depends on is kept."""
 
     def __init__(self, arch: Arch, seed: int) -> None:
         self.arch, self.isa = arch, Isa(arch)
@@ -45,7 +45,7 @@ class ProgramMaker:
                 self._follow(Instruction(*row))
 
     def _follow(self, instruction: Instruction) -> None:
-        """What an instruction that a Repeat may have made changes of what legality depends on."""
+        """Note what an instruction that a Repeat may have made changes of what legality depends on."""
         self.program_counter = (self.program_counter + 1) % (1 << 32)
         if instruction.opcode != Opcode.CONFIGURE:
             return
@@ -63,7 +63,7 @@ class ProgramMaker:
 
     # -- addresses -------------------------------------------------------------------------------------------------
     def size(self, most: int) -> int:
-        """1..most, of several classes: single, tiny, around the array size, any, everything."""
+        """Return 1..most, from several classes: single, tiny, around the array size, any, everything."""
         lanes = self.arch.array_size
         sizes = [1, self.random.randint(1, 4), lanes - 1, lanes, lanes + 1, self.random.randint(1, MOST_VECTORS)]
         if self.chance(0.05):
@@ -71,13 +71,13 @@ class ProgramMaker:
         return max(1, min(self.random.choice(sizes), most, LONG_VECTORS))
 
     def stride(self, operand: int, size: int, room: int) -> int:
-        """A stride of the operand with which ``size`` vectors span less than ``room``; most often 1."""
+        """Return a stride of the operand with which ``size`` vectors span less than ``room``; most often 1."""
         depth = (self.arch.stride0_depth, self.arch.stride1_depth)[operand]
         legal = [1 << k for k in range(depth) if (size - 1) << k < room]
         return 1 if self.chance(0.5) else self.random.choice(legal)
 
     def base(self, memory: str, span: int) -> int:
-        """Where ``span`` addresses fit, often at, beside or across a range used before."""
+        """Return an address at which ``span`` addresses fit, often at, beside or across a range used before."""
         last = self.depths[memory] - span
         base = self.random.choice([self.random.randint(0, last), self.random.randint(0, min(last, MOST_VECTORS)), last])
         if self.chance(0.6):
@@ -88,7 +88,7 @@ class ProgramMaker:
         return base
 
     def ranges(self, opcode: Opcode, memories: tuple[str, str]) -> tuple[int, tuple[int, int], tuple[int, int]]:
-        """Size and (address, stride) of both operands, rows included."""
+        """Return size and (address, stride) of both operands, rows included."""
         rows, *pitches = self.rows.get(opcode, (1, 0, 0))
         rooms = [self.depths[memory] - (rows - 1) * pitch for memory, pitch in zip(memories, pitches, strict=True)]
         size = self.size(min(rooms))
@@ -122,7 +122,7 @@ class ProgramMaker:
                                        zero_bias=self.chance(0.3), local_stride=stride))
 
     def sub(self) -> SimdSub:
-        """A legal SIMD sub-instruction; sources that the operation does not read are any that can be written."""
+        """Return a legal SIMD sub-instruction; sources that the operation does not read are any that can be written."""
         depth = self.arch.simd_registers_depth
         opcode = self.random.choice(self.isa.simd_opcodes())
         any_source = (1 << self.isa.simd_register_width) - 1
@@ -135,7 +135,7 @@ class ProgramMaker:
         self.emit(self.any_simd(1, False))
 
     def any_simd(self, iterations: int, in_loop: bool, *, same: tuple[int, int] | None = None) -> Instruction:
-        """For every iteration legal; ``same``: the (address, stride) to use for both accesses."""
+        """Return a SIMD that is legal in every iteration; ``same``: the (address, stride) of both accesses."""
         accesses: list[tuple[int, int]] = []
         for operand in (0, 1):
             stride = self.stride(operand, iterations, self.depths["accumulator"]) if in_loop else \
@@ -160,7 +160,7 @@ class ProgramMaker:
             self.emit(self.any_simd(iterations, True, same=same if self.chance(0.8) else None))
 
     def loop_head(self, least: int = 1) -> tuple[int, int]:
-        """Emit a SIMDLoop; (iterations, at least ``least``, and body length)."""
+        """Emit a SIMDLoop; return its iterations, at least ``least``, and the length of its body."""
         iterations = max(least, self.size(min(self.depths["accumulator"], 1 << self.isa.operand_widths[0])))
         body = self.random.choice([1, 2, 3, self.arch.simd_loop_depth, self.random.randint(1, 16)])
         body = min(body, self.arch.simd_loop_depth, 1 << self.isa.operand_widths[1])
@@ -190,7 +190,7 @@ class ProgramMaker:
                                             local_stride=stride))
 
     def repeat(self) -> None:
-        """A Repeat of legal instructions, if a few tries find one; often of what it makes itself."""
+        """Emit a Repeat of legal instructions, if a few tries find one; often of what it makes itself."""
         reach = min(self.arch.repeat_depth, len(self.program))
         for _ in range(REPEATS_TRIED):
             distance = self.random.choice([1, 2, 3, self.random.randint(1, reach), reach])
@@ -199,7 +199,7 @@ class ProgramMaker:
                 self._try(self.isa.repeat(distance, min(count, MOST_REPEATED)))
 
     def _try(self, repeat: Instruction) -> None:
-        """Emit it where all is legal then, and no loop is open at the end."""
+        """Emit a Repeat if all is legal then, and no loop is open at the end."""
         words = self.isa.assemble([*self.program, repeat])
         left = 0
         for opcode, body in self.isa.split(words)[[0, 3]].T.tolist():
@@ -217,7 +217,7 @@ class ProgramMaker:
         self.random.choice([self.rows_mat_mul, self.rows_move, self.shifts, self.shifts, self.plain_register, *taps])()
 
     def taps(self) -> None:
-        """Whether the next MatMuls are depthwise, and how."""
+        """Choose whether the next MatMuls are depthwise, and how."""
         self.emit(self.isa.configure(Register.TAP_ORIGIN, self.random.choice([0, 1, 2, 2, 3])),
                   self.isa.configure(Register.TAP_DROPPED, self.random.choice([0, 0, 1, 2, 3])))
 
@@ -229,7 +229,9 @@ class ProgramMaker:
         self._rows(Opcode.DATA_MOVE, Register.MOVE_ROWS, far_depth)
 
     def _rows(self, opcode: Opcode, first: Register, far_depth: int) -> None:
-        """Rows and both pitches, such that at least one vector a row fits every memory. Often back to one row."""
+        """Set rows and both pitches, such that at least one vector in each row fits every memory.
+
+        Often go back to one row."""
         rows, pitches = 1, [0, 0]
         if self.chance(0.7):
             rows = min(self.random.randint(2, 5), self.isa.registers[first].maximum + 1)
@@ -242,7 +244,7 @@ class ProgramMaker:
             self.emit(self.isa.configure(Register(first + index), value))
 
     def shifts(self) -> None:
-        """A register of the ways into the accumulators and out of them."""
+        """Set a register by which accumulators are loaded or requantized."""
         if self.arch.scheme.per_lane:
             self.scales()
             return
@@ -309,6 +311,6 @@ class ProgramMaker:
         getattr(self, name)()
 
     def fill(self, length: int) -> None:
-        """Actions until the program has at least ``length`` instructions."""
+        """Append actions until the program has at least ``length`` instructions."""
         while len(self.program) < length:
             self.action()

@@ -28,7 +28,7 @@ def _number(net: Network, value: float) -> str:
 
 
 def _positive(net: Network, source: Tensor) -> str:
-    """Its elements' magnitudes and some more."""
+    """Add the magnitudes of a tensor's elements, and some more; return the result's name."""
     return net.node("Add", net.node("Abs", source), _number(net, 0.3))
 
 
@@ -42,7 +42,7 @@ def root(net: Network) -> None:
 
 
 def power(net: Network) -> None:
-    """By a constant; a root only of what is positive."""
+    """Add a power by a constant; a root only of what is positive."""
     source, exponent = net.pick(), float(net.random.choice([2, 3, 0.5, 1.5, -1, -0.5]))
     plain = exponent in (2, 3)
     base = net.node("Tanh", source) if plain else _positive(net, source)
@@ -55,7 +55,7 @@ def swish(net: Network) -> None:
 
 
 def gelu(net: Network) -> None:
-    """As PyTorch writes it."""
+    """Add a GELU as PyTorch writes it."""
     source = net.pick()
     bent = net.node("Add", net.node("Erf", net.node("Div", source, _number(net, 2 ** 0.5))), _number(net, 1))
     net.made(net.node("Mul", net.node("Mul", source, bent), _number(net, 0.5)), source.channels, *source.size)
@@ -66,7 +66,7 @@ def softmax(net: Network) -> None:
 
 
 def layer_norm(net: Network) -> None:
-    """Over the last axes."""
+    """Add a normalisation over the last axes."""
     source = net.pick()
     axis = net.integer(1, 4)
     shape = (source.channels, *source.size)[axis - 1:]
@@ -74,7 +74,7 @@ def layer_norm(net: Network) -> None:
 
 
 def channel_norm(net: Network) -> None:
-    """Over the channels of each pixel, written out."""
+    """Add a normalisation over the channels of each pixel, written out."""
     source = net.pick()
     axes = net.ints(1)
     rest = net.node("Sub", source, net.node("ReduceMean", source, axes, keepdims=1))
@@ -84,7 +84,7 @@ def channel_norm(net: Network) -> None:
 
 
 def group_norm(net: Network) -> None:
-    """As PyTorch exports it; of one group for each channel as InstanceNormalization alone."""
+    """Add a group normalisation as PyTorch exports it; of one group for each channel as InstanceNormalization alone."""
     source = net.pick()
     groups = int(net.random.choice([number for number in range(1, source.channels + 1)
                                     if source.channels % number == 0]))
@@ -97,7 +97,7 @@ def group_norm(net: Network) -> None:
 
 
 def reduction(net: Network) -> None:
-    """Over some axes, and what is left spread over the image again, or not."""
+    """Add a reduction over some axes, with its result spread over the image again, or not."""
     source, kind = net.pick(), str(net.random.choice(REDUCTIONS))
     axes = [axis for axis in (1, 2, 3) if net.maybe(0.5)] or [net.integer(1, 4)]
     shape = [1 if axis in axes else size for axis, size in enumerate((source.channels, *source.size), 1)]
@@ -112,7 +112,7 @@ def reduction(net: Network) -> None:
 
 
 def masked(net: Network) -> None:
-    """By a constant mask of elements, channels or pixels, or one tensor by another."""
+    """Mask a tensor by a constant of elements, channels or pixels, or by another tensor."""
     source = net.pick()
     shape = [size if net.maybe(0.7) else 1 for size in (source.channels, *source.size)]
     mask = net.maker.constant(net.random.random((1, *shape)) < 0.5)
@@ -131,7 +131,7 @@ def quotient(net: Network) -> None:
 
 
 def recurrent(net: Network) -> None:
-    """Along the pixels; all states are read, in one or two directions."""
+    """Add a recurrence along the pixels; all states are read, in one or two directions."""
     source = net.pick()
     kind, units, both = str(net.random.choice(["LSTM", "GRU", "RNN"])), net.integer(1, MOST_UNITS + 1), net.maybe(0.3)
     gates, ways = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind], 1 + both

@@ -30,8 +30,9 @@ class Tensor:
 
 
 class Network:
-    """A network in the making: ``tensors`` so far, those still ``unread``, and the ``random`` that an architecture's
-    name and a seed decide."""
+    """A network in the making: ``tensors`` so far, and those still ``unread``.
+
+    ``random`` is decided by an architecture's name and a seed."""
 
     def __init__(self, arch: str, seed: int) -> None:
         self.random = np.random.default_rng([seed, zlib.crc32(arch.encode())])
@@ -41,14 +42,14 @@ class Network:
         self.unread = {"x"}
 
     def integer(self, low: int, end: int) -> int:
-        """low <= number < end."""
+        """Return a number, low <= number < end."""
         return int(self.random.integers(low, end))
 
     def maybe(self, chance: float) -> bool:
         return bool(self.random.random() < chance)
 
     def pick(self) -> Tensor:
-        """A tensor to go on from: mostly the newest."""
+        """Return a tensor to go on from: mostly the newest."""
         return self.tensors[-1] if self.maybe(0.7) else self.tensors[self.integer(0, len(self.tensors))]
 
     def node(self, op: str, *inputs: Tensor | str, **attributes: object) -> str:
@@ -63,7 +64,7 @@ class Network:
         return tensor
 
     def same(self, op: str, source: Tensor, *inputs: str, **attributes: object) -> Tensor:
-        """An operator that keeps the shape."""
+        """Add an operator that keeps the shape; return its result."""
         return self.made(self.node(op, source, *inputs, **attributes), source.channels, *source.size)
 
     def ints(self, *values: int) -> str:
@@ -73,7 +74,7 @@ class Network:
         return self.maker.constant(np.array(values, np.float32))
 
     def scaled(self, fan_in: int, *shape: int) -> str:
-        """Weights that keep values near one."""
+        """Add weights that keep values near one; return their name."""
         values = self.maker.random.standard_normal(shape) / np.sqrt(max(fan_in, 1))
         return self.maker.constant(values.astype(np.float32))
 
@@ -86,7 +87,7 @@ class Network:
                          *(outputs(source, window, axis) for axis in range(2)))
 
     def window(self, source: Tensor, most: int = 4, padding: bool = True) -> dict[str, tuple[int, ...]]:
-        """Kernel, strides, dilations and pads (each below the kernel's reach) with at least one output pixel."""
+        """Return kernel, strides, dilations and pads (each below the kernel's reach) with at least one output pixel."""
         kernel, strides, dilations = ([self.integer(1, end) for _ in range(2)] for end in (most + 1, 4, 3))
         pads = [0, 0, 0, 0]
         for axis, size in enumerate(source.size):

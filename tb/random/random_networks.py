@@ -1,8 +1,7 @@
-"""Random small networks, each decided by the name of a machine and a seed. What a network must do to pass, and the
-machines, are in ``network_rule.py``.
+"""Random small networks, each decided by the name of a machine and a seed.
 
-A change of the generator changes the networks: a seed that found a fault becomes a test of its own.
-"""
+What a network must do to pass, and the machines, are in ``network_rule.py``. A change of the generator changes the
+networks: a seed that found a fault becomes a test of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ class Case:
 
     @property
     def command(self) -> str:
-        """What repeats it."""
+        """Return the command that repeats it."""
         return f"python scripts/random_networks.py --arch {self.arch} --first {self.seed} --count 1"
 
 
@@ -33,7 +32,7 @@ FUNCTIONS = "functions"
 
 
 def generate(case: Case, tables: bool) -> Network:
-    """A network of some operators; with ``tables`` there may be functions that need a lookup table."""
+    """Return a network of some operators; with ``tables`` there may be functions that need a lookup table."""
     net = Network(case.arch, case.seed)
     weights = {**OPERATORS, **FUNCTION_OPERATORS} if case.arch.startswith(FUNCTIONS) else OPERATORS
     operators = [operator for operator in weights if tables or operator is not table]

@@ -25,7 +25,7 @@ def depthwise(net: Network) -> None:
 
 
 def dense_kernel(net: Network) -> None:
-    """A kernel as large as the image, or nearly so."""
+    """Add a convolution with a kernel as large as the image, or nearly so."""
     source = net.pick()
     kernel = tuple(max(1, size - net.integer(0, 2)) for size in source.size)
     net.conv(source, net.integer(1, 10), {"kernel_shape": kernel, "strides": (1, 1), "dilations": (1, 1),
@@ -46,7 +46,7 @@ def transposed(net: Network) -> None:
 
 
 def like(net: Network, source: Tensor) -> Tensor:
-    """Another tensor of the same shape: one that is there, or a convolution of this one."""
+    """Return another tensor of the same shape: one that is there, or a convolution of this one."""
     found = [tensor for tensor in net.tensors if (tensor.channels, tensor.size) == (source.channels, source.size)]
     if len(found) > 1 and net.maybe(0.6):
         return found[net.integer(0, len(found))]
@@ -118,7 +118,7 @@ def max_pool(net: Network) -> None:
 
 
 def partition(net: Network) -> None:
-    """A max pool that reads every pixel once, most often of a tensor that something else reads too."""
+    """Add a max pool that reads every pixel once, most often of a tensor that something else reads too."""
     source = net.pick()
     kernel = tuple(int(net.random.choice([size for size in (1, 2, 3) if length % size == 0])) for length in source.size)
     shape = tuple(length // size for length, size in zip(source.size, kernel, strict=True))
@@ -142,7 +142,7 @@ def _pool(net: Network, op: str, **attributes: int) -> None:
 
 
 def _reads_image(source: Tensor, window: dict[str, tuple[int, ...]], axis: int, count: int) -> bool:
-    """Whether every one of ``count`` windows has a pixel that is no padding."""
+    """Return whether every one of ``count`` windows has a pixel that is no padding."""
     stride, pad, kernel, dilation = (window[key][axis] for key in ("strides", "pads", "kernel_shape", "dilations"))
     return all(any(0 <= output * stride - pad + tap * dilation < source.size[axis] for tap in range(kernel))
                for output in range(count))
@@ -212,8 +212,9 @@ def hard_swish(net: Network) -> None:
 
 
 def matrix_product(net: Network) -> None:
-    """Of two tensors of like size over pixels, or of like channels over channels; each matrix with rows or columns as
-    channels, some in stacks."""
+    """Add a product of two tensors, as matrices with rows or columns as channels, some in stacks.
+
+    They are of like size and multiplied over pixels, or of like channels and multiplied over channels."""
     source = net.pick()
     other = like(net, source)
     heads = 2 if source.channels % 2 == 0 and net.maybe(0.3) else 1
@@ -230,7 +231,7 @@ def matrix_product(net: Network) -> None:
 
 
 def _matrices(net: Network, source: Tensor, heads: int, transposed: bool) -> str:
-    """[heads, channels, pixels], or ``transposed`` the last two."""
+    """Return a tensor as [heads, channels, pixels], or with the last two ``transposed``."""
     shape = ([heads] if heads > 1 else []) + [source.channels // heads, source.height * source.width]
     name = net.node("Reshape", source, net.ints(*shape))
     order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
@@ -238,7 +239,7 @@ def _matrices(net: Network, source: Tensor, heads: int, transposed: bool) -> str
 
 
 def last_matrix(net: Network) -> None:
-    """A matrix product at the end, on the newest tensor."""
+    """Add a matrix product at the end, on the newest tensor."""
     source = net.tensors[-1]
     size = source.channels * source.height * source.width
     if size > 2 * MOST_PIXELS:

@@ -24,7 +24,9 @@ PROGRAM_FAULTS = tuple(cause for cause in Cause if Cause.NONE < cause <= Cause.R
 
 
 def random_vectors(arch: Arch, seed: int, count: int) -> np.ndarray:
-    """int64 [count, lanes] for a DRAM: vectors of all magnitudes, with zeros, Ones and the extremes among them."""
+    """Return int64 [count, lanes] for a DRAM.
+
+    The vectors are of all magnitudes, with zeros, Ones and the extremes among them."""
     rng = np.random.default_rng(seed)
     number, shape = arch.number, (count, arch.array_size)
     values = rng.integers(number.minimum, number.maximum, shape, endpoint=True)
@@ -34,7 +36,7 @@ def random_vectors(arch: Arch, seed: int, count: int) -> np.ndarray:
 
 
 def random_program(arch: Arch, seed: int, length: int) -> Program:
-    """A legal program of at least ``length`` instructions; the last loop's body may make it a little longer."""
+    """Return a legal program of at least ``length`` instructions; the last loop's body may make it a little longer."""
     maker = ProgramMaker(arch, seed)
     maker.preamble()
     maker.fill(length)
@@ -43,8 +45,9 @@ def random_program(arch: Arch, seed: int, length: int) -> Program:
 
 # -- illegal programs ----------------------------------------------------------------------------------------------
 def random_illegal(arch: Arch, seed: int, cause: Cause, length: int = 30) -> tuple[Program, int]:
-    """A program with one illegal instruction at a random place and legal ones behind it; the program counter that
-    the error reports. ``cause`` must be one of ``possible_causes(arch)``."""
+    """Return a program with one illegal instruction at a random place, and the program counter that the error reports.
+
+    Legal instructions follow it. ``cause`` must be one of ``possible_causes(arch)``."""
     maker = ProgramMaker(arch, seed)
     maker.preamble()
     maker.fill(len(maker.program) + maker.random.randrange(length))
@@ -72,13 +75,15 @@ def _begin_body(maker: ProgramMaker, cause: Cause, illegal: Instruction) -> Inst
 
 
 def possible_causes(arch: Arch) -> list[Cause]:
-    """The causes that some program can bring about on this machine."""
+    """Return the causes that some program can bring about on this machine."""
     illegal = _illegal_instructions(arch, random.Random(0))
     return [cause for cause in PROGRAM_FAULTS if illegal[cause]]
 
 
 def _illegal_instructions(arch: Arch, rng: random.Random) -> dict[Cause, Program]:
-    """Cause -> instructions that are illegal for it alone (or for higher ones too), whatever the registers hold."""
+    """Return cause -> instructions that are illegal for it, whatever the registers hold.
+
+    They are illegal for this cause alone, or for higher ones too."""
     isa = Isa(arch)
     found: dict[Cause, Program] = {cause: maker(isa, rng) for cause, maker in ILLEGAL.items()}
     return {cause: [each for each in program if _encodable(isa, each)] for cause, program in found.items()}

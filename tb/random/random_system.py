@@ -18,7 +18,9 @@ OFFSETS = (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
 
 
 def random_programs(arch: Arch, seed: int, length: int) -> list[bytes]:
-    """A legal program for each core: no byte that one writes is another's. What a core holds at the end is in DRAM."""
+    """Return a legal program for each core: no byte that one writes is another's.
+
+    What a core holds at the end is in DRAM."""
     return [Isa(arch).assemble(_program(arch, core, seed * arch.cores + core, length)) for core in range(arch.cores)]
 
 
@@ -30,7 +32,7 @@ def _program(arch: Arch, core: int, seed: int, length: int) -> list[Instruction]
 
 
 def _moved(instruction: Instruction, first: int) -> Instruction:
-    """A Configure of a window's offset, into the core's own blocks."""
+    """Return a Configure of a window's offset, moved into the core's own blocks; other instructions stay."""
     operands = (instruction.operand0, instruction.operand1)
     if instruction.opcode != Opcode.CONFIGURE or operands[0] not in OFFSETS:
         return instruction
@@ -38,7 +40,7 @@ def _moved(instruction: Instruction, first: int) -> Instruction:
 
 
 def fill(arch: Arch, dram: Dram, seed: int) -> None:
-    """Random vectors in every block of every core's windows."""
+    """Write random vectors into every block of every core's windows."""
     for block in range(WINDOW_BLOCKS * arch.cores):
         vectors: np.ndarray = random_vectors(arch, seed * 1000 + block, min(max(arch.dram0_depth, arch.dram1_depth),
                                                                           (1 << 16) // arch.vector_bytes))

@@ -15,14 +15,14 @@ ROWS = (Register.MAT_MUL_ROWS, Register.MOVE_ROWS)
 
 
 class RandomWords:
-    """``word`` gives one raw instruction for the machine; about half of them are legal."""
+    """A source of raw instructions for the machine: ``word`` gives one; about half of them are legal."""
 
     def __init__(self, arch: Arch, rng: Random) -> None:
         self.arch, self.isa, self.rng = arch, Isa(arch), rng
         self.depths = [arch.local_depth, arch.accumulator_depth, arch.dram0_depth, arch.dram1_depth]
 
     def word(self, in_loop: bool = False) -> int:
-        """``in_loop``: a body instruction is due, so SIMD is likelier."""
+        """Return a raw instruction. ``in_loop``: a body instruction is due, so SIMD is likelier."""
         rng, isa = self.rng, self.isa
         if rng.random() < 0.04:
             return rng.getrandbits(8 * isa.instruction_bytes)
@@ -46,7 +46,7 @@ class RandomWords:
         return raw
 
     def beside_the_end_of_dram(self) -> int:
-        """A move that is legal but, perhaps, for its DRAM addresses."""
+        """Return a move that is legal but, perhaps, for its DRAM addresses."""
         rng, flow = self.rng, self.rng.randrange(4)
         depth = self.depths[2 + flow // 2]
         far = depth - rng.choice([0, 1, 1, 2, 3, 4, 5])
@@ -76,7 +76,7 @@ class RandomWords:
                                 self.rng.randrange(depth), -1])
 
     def size(self) -> int:
-        """Minus one."""
+        """Return a size minus one."""
         depth = self.rng.choice(self.depths[:2])
         if self.rng.random() < 0.5:
             return self.rng.randrange(4)
@@ -100,7 +100,7 @@ class RandomWords:
         return value
 
     def configure(self) -> tuple[int, int]:
-        """Rows and pitches stay small, else nothing after them is legal."""
+        """Return a register and a value. Rows and pitches stay small, else nothing after them is legal."""
         rng = self.rng
         register = rng.choice(list(Register)) if rng.random() < 0.95 else rng.getrandbits(8)
         if register not in self.isa.registers:

@@ -19,11 +19,10 @@ SEEDS = Kind("the next seed of each machine, from an earlier run", lambda file: 
 
 
 class SeedRun:
-    """``count`` seeds from ``first`` on for each machine, but for those that ``state`` says are done.
+    """A long run: ``count`` seeds from ``first`` on for each machine, but for those that ``state`` says are done.
 
-    ``chosen``: machines among ``known``, none for all; an unknown one ends the run with exit code 1. ``next_seed``: of
-    each machine that got on; kept in the file ``state``, if there is one.
-    """
+    ``chosen``: machines among ``known``, none for all; an unknown one ends the run with exit code 1. ``next_seed``:
+    machine -> seed, for each that got on; kept in the file ``state``, if there is one."""
 
     def __init__(self, chosen: Sequence[str] | None, known: Collection[str], first: int, count: int,
                  state: Path | None, console: Console) -> None:
@@ -42,7 +41,7 @@ class SeedRun:
             raise typer.Exit(1) from None
 
     def batches(self, machine: str, size: int) -> Iterator[range]:
-        """The seeds to run on a machine, ``size`` at a time; asking for more says that the last ones are done."""
+        """Yield the seeds to run on a machine, ``size`` at a time; asking for more says that the last ones are done."""
         for start in range(self.next_seed.get(machine, self._first), self._end, size):
             seeds = range(start, min(start + size, self._end))
             yield seeds

@@ -107,9 +107,14 @@ def test_contended_ports_take_the_cycles_of_the_estimate(name: str) -> None:
     arch = SYSTEMS[name]
     groups = [[moves_alone(arch, 10 * seed + core) for core in range(arch.cores)] for seed in range(CASES)]
     done = run(arch, groups, filled(arch, 3), [MemorySettings(read_latency=9, write_latency=9)] * CASES)
+    read = written = 0
     for group, results in zip(groups, done, strict=True):
         found = estimate_system(group, arch, IdealDram(9, 9))
         assert [each.cycles for each in found.cores] == [each.cycles for each in results]
+        read, written = (before + sum(getattr(port, f"{way}_beats") for port in found.ports)
+                         for before, way in ((read, "read"), (written, "write")))
+        counted = results[0].job.memories["dram0"]
+        assert (counted["read_beats"], counted["write_beats"]) == (read, written)
 
 
 def test_an_error_is_that_of_its_core_and_the_others_go_on() -> None:

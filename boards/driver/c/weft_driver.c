@@ -202,7 +202,8 @@ static int finish(struct weft_device *device)
     return WEFT_STOPPED;
 }
 
-int weft_run(struct weft_device *device, uint32_t size)
+/* To reset, and told what to run. */
+static int prepare(struct weft_device *device, uint32_t size)
 {
     const uint32_t registers[][2] = {
         {WEFT_CSR_PROGRAM_ADDRESS_LOW, (uint32_t)device->program.machine},
@@ -214,10 +215,56 @@ int weft_run(struct weft_device *device, uint32_t size)
     int result = soft_reset(device);
     for (size_t i = 0; result == WEFT_OK && i < sizeof registers / sizeof *registers; i++)
         result = keep(device, registers[i][0], registers[i][1]);
+    return result;
+}
+
+int weft_run(struct weft_device *device, uint32_t size)
+{
+    int result = prepare(device, size);
     if (result == WEFT_OK)
         result = start(device);
     return result == WEFT_OK ? finish(device) : result;
 }
+
+#if WEFT_CORES > 1
+/* Until every core is seen to have begun: all of them begin in the same cycle. */
+static int start_group(struct weft_device *cores, size_t count)
+{
+    for (unsigned tries = 0; tries < COMMAND_TRIES; tries++) {
+        set(cores, WEFT_SYSTEM_GROUP_START, (UINT32_C(1) << count) - 1);
+        for (unsigned look = 0; look < START_LOOKS; look++) {
+            size_t begun = 0;
+            for (size_t core = 0; core < count; core++) {
+                cores[core].status = get(&cores[core], WEFT_CSR_STATUS);
+                begun += (cores[core].status & (ENDED | WEFT_STATUS_RUNNING)) != 0;
+            }
+            if (begun == count)
+                return WEFT_OK;
+            rest(cores);
+        }
+    }
+    return WEFT_SILENT;
+}
+
+int weft_run_group(struct weft_device *cores, const uint32_t *sizes, size_t count, size_t *failed)
+{
+    int result = count && count <= WEFT_CORES ? WEFT_OK : WEFT_UNALIGNED;
+    *failed = 0;
+    for (size_t core = 0; result == WEFT_OK && core < count; core++) {
+        *failed = core;
+        result = prepare(&cores[core], sizes[core]);
+    }
+    if (result == WEFT_OK) {
+        *failed = 0;
+        result = start_group(cores, count);
+    }
+    for (size_t core = 0; result == WEFT_OK && core < count; core++) {
+        *failed = core;
+        result = finish(&cores[core]);
+    }
+    return result;
+}
+#endif
 
 /* -- tensors ------------------------------------------------------------------------------------------------------ */
 size_t weft_vectors(size_t channels, size_t height, size_t width)

@@ -77,6 +77,14 @@ int weft_load(struct weft_device *device, const void *program, size_t bytes, uin
 /* Runs the program of weft_load once, from reset, to the end. */
 int weft_run(struct weft_device *device, uint32_t size);
 
+#if WEFT_CORES > 1
+/* Of a machine of several cores each is a device of its own, which weft_open opens: core k has its registers
+   k * WEFT_CORE_PAGE_BYTES behind those of core 0, and its own places of dram0 and program memory; dram1 is that of
+   all. Runs the program of weft_load, of sizes[k] bytes, on each of cores 0 to count - 1, which start in the same
+   cycle. *failed: the core that an error is of; what it says is in that core's device. */
+int weft_run_group(struct weft_device *cores, const uint32_t *sizes, size_t count, size_t *failed);
+#endif
+
 /* Channels x height x width integers to vectors as the machine has them, missing channels `zero`; and back. `zero` is
    the integer that means 0: 0 in fixed point, the tensor's zero point, which the .tmodel has, in bytes (INT8). */
 void weft_pack(const int32_t *tensor, size_t channels, size_t height, size_t width, int32_t zero, void *vectors);

@@ -37,14 +37,16 @@ MOST_OUTPUT_SHIFT = SCALED_WIDTH + MULTIPLIER_WIDTH
 MULTIPLIER_BYTES = 3
 BIAS_BYTES = BIAS_WIDTH // 8
 SCALE_VECTORS = MULTIPLIER_BYTES + BIAS_BYTES
-"""Vectors of a LoadScale: the bytes of a lane are its multiplier and its bias, little-endian.
+"""The vectors of a LoadScale: the bytes of a lane are its multiplier and its bias, little-endian.
 
 The multiplier's bits above ``MULTIPLIER_WIDTH`` count for nothing."""
 SCALE_LATENCY = 7
-"""Cycles in which a row of accumulators with its bias is multiplied and rounded off: the sum, its saturation, the
-multiplier's two registers, the two steps of rounding, and the scalar before its zero point is added."""
+"""The cycles in which a row of accumulators with its bias is multiplied and rounded off.
+
+They are the sum, its saturation, the multiplier's two registers, the two steps of rounding, and the scalar before
+its zero point is added."""
 TABLE_ENTRIES = 256
-"""Vectors of a LoadActivationTable: entry i is the result for the byte i - 128, lane by lane."""
+"""The vectors of a LoadActivationTable: entry i is the result for the byte i - 128, lane by lane."""
 
 NO_LOSS = 16
 """Steps beyond the range of a byte that a value may reach without counting as cut.
@@ -69,7 +71,9 @@ class Int8(Scheme):
                      "activation_table": Register.ACTIVATION_TABLE},
     }
     writes_first = "move_out"
-    """The array makes as many bytes as a move-out takes, and a DRAM read at half its pace would slow it down. With
+    """The writer that local memory serves first.
+
+    The array makes as many bytes as a move-out takes, and a DRAM read at half its pace would slow it down. With
     other scalars that is worth 0.03 % at most."""
     bias_cycles = 1
     largest_product = LARGEST_WEIGHT * ((1 << ACTIVATION_WIDTH - 1) - 1)

@@ -10,11 +10,11 @@ from weft.hw.parts.schemes.once import OnceCircuits
 
 CIRCUITS: dict[str, type[Circuits]] = {
     system.name: system for system in (OnceCircuits, EveryStepCircuits, Int8Circuits)}
-"""By the name of the number scheme."""
+"""Name of the number scheme -> its circuits."""
 
 
 def circuits(arch: Arch) -> Circuits:
-    """Those of a machine's numbers."""
+    """Return the circuits of a machine's number scheme."""
     return CIRCUITS[arch.scheme.name](arch)
 
 

@@ -1,4 +1,4 @@
-"""What the circuits of both fixed-point schemes have in common: scalars enter the accumulators by a shift."""
+"""What the circuits of both fixed-point schemes have in common: scalars are shifted into the accumulators."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from weft.hw.parts.schemes.base import Circuits
 
 
 class FixedPointCircuits(Circuits):
-    """Values enter in two steps, so that each has a register."""
+    """The circuits of a fixed-point scheme; they rescale inputs in two steps, each with a register."""
 
     @abstractmethod
     def turn(self, scalar: Value, shift: Value, fits: Value) -> Value:
-        """First step. ``fits``: ``fixed_point.fitting`` of the shift."""
+        """Return the first step. ``fits``: ``fixed_point.fitting`` of the shift."""
 
     @abstractmethod
     def place(self, turned: Value, shift: Value, from_shift: Value) -> Value:
-        """Second step, an accumulator value. ``from_shift``: ``fixed_point.reached`` of the shift."""
+        """Return the second step, an accumulator value. ``from_shift``: ``fixed_point.reached`` of the shift."""
 
     def rescale(self, m: Module, request: Any) -> list[Value]:
-        """Two steps, each with a register, behind one in which the masks are made."""
+        """Return the accumulator values: one cycle makes the masks, then come two steps, each with a register."""
         assert ACCUMULATE_DATA_LATENCY == 3
         width, bits = self.arch.number.width, self.arch.accumulator_bits
         line = DelayLine(m, request.input_shift, 2, name="shift")

@@ -1,5 +1,4 @@
-"""Bytes with scales: exact sums without biases, and the SIMD unit's way in and out; moves multiply, on their way out
-in a block of its own (``hw/memory/scaler.py``)."""
+"""INT8: exact sums without biases, and the input rescaler. The requantizer is ``hw/memory/scaler.py``."""
 
 from __future__ import annotations
 
@@ -14,15 +13,16 @@ from weft.hw.parts.schemes.base import Circuits
 
 
 class Int8Circuits(Circuits):
-    """There are no shifts to look at."""
+    """The circuits of INT8 machines, which have multipliers in place of shifts."""
 
     name = Int8.name
 
     def activation(self, scalar: Value, operation: Any) -> Value:
+        """Return the byte minus its zero point."""
         return scalar - operation.activation_zero_point
 
     def rescale(self, m: Module, request: Any) -> list[Value]:
-        """Minus the zero point, the product, saturated: a register each."""
+        """Return (byte - zero point) x multiplier, saturated, of each lane; each of the three steps has a register."""
         bits, difference_width = self.arch.accumulator_bits, self.arch.number.width + 1
         factor = delayed(m, request.input_multiplier, 1, name="factor")
         values: list[Value] = []
@@ -36,16 +36,19 @@ class Int8Circuits(Circuits):
         return values
 
     def output_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
+        """Return shifts by 0: what the SIMD unit reads is saturated only."""
         return Const(0, 1), Const(0, 1), Const(-1, len(from_shift))
 
     def weight(self, scalar: Value) -> Value:
-        """-128 becomes -127."""
+        """Return the weight; -128 becomes -127."""
         lowest = scalar[-1] & ~scalar[:-1].any()
         return Cat(scalar[0] | lowest, scalar[1:]).as_signed()
 
     def add_product(self, partial_sum: Value, product: Value, width: int) -> Value:
+        """Return the exact sum."""
         return (partial_sum + product)[:width]
 
     def add_biases(self, m: Module, biases: list[Value], enter: Value, input_shift: Value,
                    columns: list[list[Any]]) -> list[Value]:
+        """Return the columns' sums; the requantizer adds the biases."""
         return [column[-1].partial_sum_o for column in columns]

@@ -1,7 +1,6 @@
-"""Fixed point, exact sums: scalars enter by a shift, and the bias is added below each column.
+"""Fixed point with exact sums: scalars are shifted into the accumulators, and the bias is added below each column.
 
-There because yosys starts a DSP cascade only at a block that adds nothing.
-"""
+It is added there because yosys starts a DSP cascade only at a block that adds nothing."""
 
 from __future__ import annotations
 
@@ -21,22 +20,29 @@ from weft.hw.parts.schemes.fixed_point import FixedPointCircuits
 
 
 class OnceCircuits(FixedPointCircuits):
+    """The circuits of fixed point that is rounded once, when a sum is requantized."""
+
     name = FixedPointOnce.name
 
     def turn(self, scalar: Value, shift: Value, fits: Value) -> Value:
+        """Return ``fixed_point.turn``."""
         return fixed_point.turn(scalar, shift, fits)
 
     def place(self, turned: Value, shift: Value, from_shift: Value) -> Value:
+        """Return ``fixed_point.place``."""
         return fixed_point.place(turned, shift, from_shift)
 
     def output_shifts(self, shift: Value, fine_shift: Value, from_shift: Value) -> tuple[Value, Value, Value]:
+        """Return the instruction's shifts."""
         return shift, fine_shift, from_shift
 
     def add_product(self, partial_sum: Value, product: Value, width: int) -> Value:
+        """Return the exact sum."""
         return (partial_sum + product)[:width]
 
     def add_biases(self, m: Module, biases: list[Value], enter: Value, input_shift: Value,
                    columns: list[list[Any]]) -> list[Value]:
+        """Return the columns' sums plus their rescaled biases, a register behind the last elements."""
         m.submodules.bias_rescaler = rescaler = BiasRescaler(self.arch)
         m.d.comb += [rescaler.enter.eq(enter), rescaler.input_shift.eq(input_shift),
                      rescaler.biases.as_value().eq(Cat(biases))]
@@ -48,10 +54,10 @@ class OnceCircuits(FixedPointCircuits):
 
 
 class BiasRescaler(wiring.Component):
-    """Enters the biases of all columns, one after another, as the wave of a vector that was given with ``enter`` passes
-    them: bias j, there from cycle j + 1 on, is ``entered[j]`` from cycle array_size + j + 2 on, where this vector's
-    sum of products leaves column j. The next ``enter`` comes array_size cycles later at the earliest.
-    """
+    """Rescale the biases of all columns, one after another, as the wave of a vector given with ``enter`` passes them.
+
+    Bias j, there from cycle j + 1 on, is ``entered[j]`` from cycle array_size + j + 2 on, when this vector's sum of
+    products leaves column j. The next ``enter`` comes at least array_size cycles later."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -61,7 +67,7 @@ class BiasRescaler(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        # the wave's column: its bias -> turned -> placed, into this column's register
+        """Return the circuit: the wave's column: its bias -> turned -> placed, into this column's register."""
         m = Module()
         size, width, bits = self._arch.array_size, self._arch.number.width, self._arch.accumulator_bits
         passes = DelayLine(m, self.enter, 2 * size, name="passes", reset=True)  # tap k + size - 1: it takes bias k

@@ -19,6 +19,7 @@ from weft.boards.vivado import block, zynq
 from weft.boards.vivado.ultra_ram import in_ultra_ram
 from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.csr import SYSTEM_ADDRESS_WIDTH
 from weft.hw.flow.synthesis import run_yosys
 from weft.hw.system import with_ports
 from weft.support.errors import WeftError
@@ -230,6 +231,18 @@ def test_one_port_for_both_windows() -> None:
     vivado = drawn("pynq_z1", Arch.load("pynq").replace(dram_ports="shared"))
     vivado.check()
     assert len(vivado.links) == 6
+
+
+@pytest.mark.parametrize(("key", "name"), [("pynq_z1", "pynq_3x8"), ("zcu104", "zcu104_4x16")])
+def test_cores_have_their_memory_ports_and_pages(key: str, name: str) -> None:
+    """With little in each core: what is drawn depends on ports alone."""
+    arch = Arch.load(name)
+    vivado = drawn(key, arch.replace(array_size=2, local_depth=64, accumulator_depth=64, lut_count=0))
+    vivado.check()
+    masters = {space for space, *_ in vivado.places} - {"ps/Data"}
+    assert masters == {f"weft/m_axi_memory{port}" for port in range(arch.memory_ports)}
+    assert next(size for space, _, _, size in vivado.places if space == "ps/Data") == 1 << SYSTEM_ADDRESS_WIDTH
+    assert f".m_axis_sample{arch.cores - 1}_tready(1)" in vivado.block, "nobody takes samples: they must not fill up"
 
 
 @pytest.mark.parametrize("change", [

@@ -14,18 +14,20 @@ import numpy as np
 import pytest
 
 from weft.compiler.pipeline import compile_model
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import Status
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.samples import FILLER
+from weft.hw.contract.system import page_address
 from weft.hw.flow.reports import c_header
 from weft.runtime.driver.simulated import SimulatedTransport
 from weft.runtime.session import Session
-from weft.tb.bench.register_model import RegisterModel, litex_model
+from weft.tb.bench.register_model import RegisterModel, litex_model, litex_system
 from weft.tb.compile.run_model import ModelMaker
 from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tb.system.test_system import SYSTEMS
 from weft.tb.unit.driver.test_device import ODD, TINY, adder, inputs_for
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE
 from weft.tmodel.elements import pack
@@ -33,6 +35,7 @@ from weft.tmodel.manifest import TModel
 
 SOURCE = Path(__file__).parents[3] / "boards" / "driver" / "c"
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-O1"]
+CORES = SYSTEMS["three on two ports"]
 OK, NO_MACHINE, OTHER_MACHINE, BUSY, UNALIGNED, NOT_WRITTEN, SILENT, TIMEOUT, STOPPED = range(9)
 
 Read = CFUNCTYPE(c_uint32, c_void_p, c_uint64)
@@ -136,6 +139,50 @@ def test_the_c_driver_computes_what_golden_computes(arch: Arch, tmp_path: Path) 
         assert run_adder(board, made, number) == expected.tolist()
         assert board.device.cycles
         assert board.device.instructions == len(made.program) // Isa(arch).instruction_bytes + 3
+
+
+def test_the_c_driver_runs_a_group_of_cores(tmp_path: Path) -> None:
+    """Each core a device of its own, with its page of registers and its places of memory."""
+    arch, registers, step = CORES, 0x9000_0000, DRAM_OFFSET_BYTES
+    made, model = adder(tmp_path, arch), litex_system(arch)
+    library = compiled(tmp_path, arch)
+    devices, sizes, failed = (CDevice * arch.cores)(), (c_uint32 * arch.cores)(), c_size_t()
+    boards = []
+    for core in range(arch.cores):
+        board = Board(library, model.read, model.write)
+        places = [(0x4000_0000 + at * step, at * step) for at in (core, arch.cores, arch.cores + 1 + core)]
+        assert board.open(registers + core * page_address(1), *places) == OK
+        boards.append(board)
+        image = inputs_for(made, 3 * core)["x"].astype(arch.number.storage_dtype)
+        assert board.call("weft_write", "dram0", 0, image.tobytes(), SIZE) == OK
+        result, sizes[core] = board.load(made.program)
+        assert result == OK
+    base, vectors = made.consts[0]
+    assert boards[0].call("weft_write", "dram1", base, vectors.tobytes(), len(vectors)) == OK
+
+    def run(count: int) -> int:
+        for core, board in enumerate(boards):
+            devices[core] = board.device
+        library.weft_run_group.argtypes = [POINTER(CDevice), POINTER(c_uint32), c_size_t, POINTER(c_size_t)]
+        return library.weft_run_group(devices, sizes, count, byref(failed))
+
+    assert run(arch.cores) == OK and model.groups == [0b111]
+    for core, board in enumerate(boards):
+        answer = ctypes.create_string_buffer(SIZE * arch.vector_bytes)
+        assert board.call("weft_read", "dram0", OUTPUT_BASE, answer, SIZE) == OK
+        expected = Session(made).run(inputs_for(made, 3 * core), raw=True).outputs["y"]
+        assert np.frombuffer(answer.raw, arch.number.storage_dtype).reshape(SIZE, -1).tolist() == expected.tolist()
+        count = len(made.program) // Isa(arch).instruction_bytes + 3
+        assert devices[core].cycles and devices[core].instructions == count
+    isa = Isa(arch)
+    bad = isa.assemble([isa.no_op(), isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, arch.accumulator_depth - 1, 2)])
+    sizes[1] = boards[1].load(bad)[1]
+    assert run(2) == STOPPED and model.groups == [0b111, 0b011] and failed.value == 1
+    assert (devices[1].cause, devices[1].program_counter) == (Cause.ACCUMULATOR_RANGE, 1)
+    assert run(arch.cores + 1) == UNALIGNED and run(0) == UNALIGNED
+    for each in model.cores:
+        each._command = lambda word: None  # type: ignore[method-assign]
+    assert run(2) == SILENT and failed.value == 0
 
 
 @pytest.mark.slow

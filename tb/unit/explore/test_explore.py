@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import exit_code
+from weft.compiler.pipeline import compile_model
+from weft.cycles.replay import estimate
+from weft.cycles.system import cycles_an_image
 from weft.explore import measure
 from weft.explore.measure import Network, Refused, digest_of
 from weft.explore.results import Results
@@ -24,7 +27,9 @@ from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
+from weft.runtime.programs import image_a_core
 from weft.support.errors import WeftError
+from weft.tmodel.network import Network as Compiled
 
 ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "models" / "digits" / "digits.onnx"
@@ -165,6 +170,34 @@ def test_the_command_writes_a_machine_that_loads(tmp_path: Path, capfd: pytest.C
     assert max(map(len, text.splitlines()[:-1])) <= 60, "but for the path at the end"
     assert "machines looked at" in " ".join(text.split()) and "ms at 100 MHz" in text
     assert files["front.svg"].stat().st_size
+
+
+def test_cores_are_an_axis_and_take_what_a_compiled_network_takes(network: Network, tmp_path: Path) -> None:
+    """Of an image, on average. A vector takes as long on a wide bus that two cores share as on a narrow one of its
+    own, but then they wait for each other."""
+    axes: dict[str, tuple[int | str, ...]] = {"cores": (1, 3), "memory_ports": (1, 3), "axi_data_width": (64, 128)}
+    space = points(BASE, axes, PARTS["XCZU7EV"])
+    found = {(arch.cores, arch.memory_ports, arch.axi_data_width): arch for arch in (point.arch for point in space)}
+    assert set(found) == {(1, 1, 64), (1, 1, 128), *itertools.product((3,), (1, 3), (64, 128))}
+    for arch in found.values():
+        report = compile_model(DIGITS, arch, tmp_path, host_fallback=True)
+        program = Compiled.load(report.model_path).machines[0].program
+        expected = (estimate(program, arch, MEMORY).cycles if arch.cores == 1
+                    else cycles_an_image(image_a_core(program, arch), arch, MEMORY))
+        assert cycles(network, arch) == expected
+        least = measure.least_cycles(network, arch)
+        alone = measure.least_cycles(network, arch.replace(cores=1, memory_ports=1))
+        assert isinstance(least, int) and isinstance(alone, int)
+        assert least == pytest.approx(alone / arch.cores, rel=0.05), "the share of a port decides how inputs are packed"
+        assert least <= expected
+    outcome = search(network, space)
+    assert {point.arch.cores for point in (each.point for each in outcome.front)} == {1, 3}
+
+
+def test_cores_behind_a_board_s_memory_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = ["explore", str(DIGITS), "--board", "ecpix5", "--axis", "cores=1,2"]
+    assert exit_code(arguments) == 1
+    assert "machines of 2 cores; allowed: one core" in " ".join(capfd.readouterr().err.split())
 
 
 def test_a_board_with_a_known_memory_is_searched_with_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

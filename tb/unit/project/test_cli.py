@@ -113,27 +113,28 @@ def test_set_changes_the_machine(weft: Weft, echo: Path, tmp_path: Path) -> None
 
 # -- RTL, with a stand-in for the simulation ---------------------------------------------------------------------------
 class StandIn:
-    """``run_many_on_rtl`` by way of the golden machine, which then may spoil the result."""
+    """``run_groups_on_rtl`` by way of the golden machine, which then may spoil the result."""
 
     def __init__(self) -> None:
         self.spoil: Callable[[Dram], None] = lambda dram0: None
         self.cause = Cause.NONE
 
-    def __call__(self, arch: Arch, programs: list[bytes], dram0: Dram, dram1: Dram,
-                 **_: Any) -> list[types.SimpleNamespace]:
-        program, = programs
+    def __call__(self, arch: Arch, groups: list[list[bytes]], dram0: Dram, dram1: Dram,
+                 **_: Any) -> list[list[types.SimpleNamespace]]:
+        (program,), = groups
         Machine(arch, dram0, dram1).run(program)
         self.spoil(dram0)
-        return [types.SimpleNamespace(cycles=100, instructions=len(program) // Isa(arch).instruction_bytes, seconds=0.5,
-                                      error_cause=self.cause, error_program_counter=1,
-                                      operations=np.array([(1, 0, 4, 6, 9)], OPERATION), samples=None)]
+        count = len(program) // Isa(arch).instruction_bytes
+        return [[types.SimpleNamespace(cycles=100, instructions=count, seconds=0.5, error_cause=self.cause,
+                                       error_program_counter=1, samples=None,
+                                       operations=np.array([(1, 0, 4, 6, 9)], OPERATION))]]
 
 
 @pytest.fixture
 def rtl(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     stand_in = StandIn()
     module = types.ModuleType("weft.simulate.rtl")
-    module.run_many_on_rtl = stand_in  # type: ignore[attr-defined]
+    module.run_groups_on_rtl = stand_in  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "weft.simulate.rtl", module)
     return stand_in
 

@@ -171,7 +171,7 @@ def test_a_larger_machine_takes_more_and_a_shared_port_less() -> None:
 def test_the_command_says_whether_a_machine_fits(weft: Weft) -> None:
     found = json.loads(weft("resources", "-a", "zcu104", "--part", "xc7a35t", "--json").out)
     assert (found["part"], found["fits"]) == ("XC7A35T", False) and {"lut", "dsp", "bram"} <= set(found["short"])
-    assert set(found["blocks"]) == set(resources.BLOCKS)
+    assert set(found["blocks"]) == set(resources.BLOCKS) - set(resources.SHARED)
     assert found["of_part"]["dsp"] == [32 * 33 + 2, resources.SHELL["dsp"], PARTS["XC7A35T"].dsp]
     assert json.loads(weft("resources", "-a", "tiny", "--part", "XC7A100T", "--json").out)["fits"]
     assert "too many" in weft("resources", "-a", "pynq", "--part", "LFE5U-25F").out
@@ -202,8 +202,15 @@ def test_a_part_that_is_not_known_is_refused(weft: Weft, arguments: tuple[str, .
     assert (answer.code, answer.out) == (1, "") and text in " ".join(answer.err.split())
 
 
-def test_several_cores_are_refused_and_one_of_them_is_counted() -> None:
-    arch = Arch.load("arty").replace(cores=2)
-    with pytest.raises(WeftError, match="cores 2; allowed: cores 1.*--set cores=1"):
-        resources.check_counted(arch, "xc7")
-    resources.check_counted(arch.replace(cores=1), "xc7")
+def test_cores_are_as_many_of_one_and_what_they_share() -> None:
+    """DSP blocks, block RAM and logic; and an arbiter for each port, whose size grows with the cores behind it."""
+    arch = Arch.load("arty").replace(cores=4, memory_ports=2)
+    found, one = resources.predict(arch, "xc7"), resources.predict(arch.replace(cores=1, memory_ports=1), "xc7")
+    assert set(found) - set(one) == set(resources.SHARED)
+    for kind, counts in one.items():
+        assert found[kind]["ff"] == pytest.approx(4 * counts["ff"], abs=2)
+        assert all(found[kind].get(column) == 4 * counts[column] for column in EXACT if column in counts)
+    assert not resources.unknown(arch, "xc7")
+    by_ports = [resources.predict(arch.replace(memory_ports=ports), "xc7")["port_arbiter"]["lut"] / ports
+                for ports in (4, 2, 1)]
+    assert 0 < by_ports[0] < by_ports[1] < by_ports[2]

@@ -96,16 +96,16 @@ def test_estimate_and_rtl_stand_in_one_file(tmp_path: Path, network: Network, mo
     from weft.cycles.replay import estimate
     from weft.runtime import devices
 
-    def traced(backend: devices.Local, programs: list[bytes], *_: object) -> list[devices.Done]:
+    def traced(backend: devices.Local, groups: list[list[bytes]], *_: object) -> list[list[devices.Done]]:
         golden = devices.Golden(backend.arch)
         golden.drams.update(backend.drams)
-        done = golden.run(programs)
-        found = [estimate(program, backend.arch) for program in programs]
+        done = golden.run(groups)
+        found = [estimate(program, backend.arch) for program, in groups]
         for each in found:
             for column in ("issue_cycle", "start_cycle", "finish_cycle"):
                 each.operations[column] += 1
-        return [dataclasses.replace(ended, cycles=each.cycles + 1, operations=each.operations)
-                for ended, each in zip(done, found, strict=True)]
+        return [[dataclasses.replace(ended, cycles=each.cycles + 1, operations=each.operations)]
+                for (ended,), each in zip(done, found, strict=True)]
 
     monkeypatch.setattr(devices.Simulation, "run", traced)
     monkeypatch.setattr("weft.cli.running.need_simulation", lambda: None)

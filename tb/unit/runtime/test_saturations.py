@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,11 +101,11 @@ def test_instructions_of_a_batch_are_found_in_the_program_of_one_image(tmp_path:
     session = Session(network)
     batch, size = session.machines[0].batch, session.machines[0].isa.instruction_bytes
     program, count = network.machines[0].program, 3
-    stream = io.BytesIO(batch.of(count)).read()
+    stream, = batch.groups(count)[0]
     whole = len(program) // size
     for at in range(len(stream) // size):
-        image, number = batch.place(at)
+        image, number = batch.place(0, 0, at)
         assert 0 <= image < count and number < whole
         if number >= 0:
             assert stream[at * size:(at + 1) * size] == program[number * size:(number + 1) * size]
-    assert isinstance(batch, Batch) and batch.place(len(stream) // size - 1) == (count - 1, whole - 1)
+    assert isinstance(batch, Batch) and batch.place(0, 0, len(stream) // size - 1) == (count - 1, whole - 1)

@@ -83,6 +83,9 @@ def packed(**changes: Any) -> Callable[[dict], None]:
 PORT = {"name": "w", "base": 16, "size": 4}
 DAMAGE: dict[str, tuple[Callable[[dict], None], str]] = {
     "unknown key": (at("magic", value=1), "unknown field `magic`; known are prog, consts,"),
+    "a later version": (both(at("format_version", value=2), at("magic", value=1)),
+                        "format_version 2, of a later Weft; this one reads 1 to 1; update Weft, or compile"),
+    "no version": (at("format_version", value=0), "Expected `int` >= 1"),
     "unknown key of a port": (at("inputs", 0, "bias", value=1), "unknown field `bias` - at `$.inputs[0]`; known are"),
     "unknown key of a const": (at("consts", 1, "bank", value=1), "known are file_name, base, size, memory"),
     "unknown key of the program": (at("prog", "start", value=1), "known are file_name, size"),

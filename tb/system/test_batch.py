@@ -1,0 +1,61 @@
+"""A network's images on all cores of the simulated hardware: each word that golden leaves, and each cycle that
+``weft estimate`` tells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.cli.main import exit_code
+from weft.cycles.system import estimate_system
+from weft.runtime.driver.device import Device
+from weft.runtime.session import RTL, Session
+from weft.tb.compile.test_batch import ARCHS, IMAGES, alone, compiled
+
+pytestmark = pytest.mark.slow
+
+
+def test_rtl_leaves_every_word_and_takes_every_cycle(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a full group and of one that leaves a core at rest."""
+    arch = ARCHS["three on two ports"]
+    network, samples = compiled(tmp_path, arch)
+    session = Session(network)
+    found = session.run({"x": samples}, on=RTL, trace_operations=True)
+    assert found.comparison is not None
+    found.comparison.insist()
+    one = Session(network, alone(arch)).run({"x": samples})
+    assert all(np.array_equal(found.outputs[name], values) for name, values in one.outputs.items())
+
+    groups = session.machines[0].batch.groups(IMAGES)
+    expected = [estimate_system(group, arch) for group in groups]
+    assert found.cycles is not None
+    assert found.utilization == pytest.approx(network.done_macs * IMAGES / (3 * arch.array_size**2 * found.cycles))
+    assert found.groups == [3, 2] and found.cycles == sum(each.cycles for each in expected)
+    assert [cycles for cycles, _ in found.operations] == [core.cycles for each in expected for core in each.cores]
+
+    assert exit_code(["estimate", str(tmp_path / "net.tmodel"), "--json", "--trace", str(tmp_path / "t.json")]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["cycles"] == expected[0].cycles and told["images"] == 3
+    assert told["cycles_an_image"] == expected[0].cycles / 3
+    assert [row["cycles"] for row in told["cores"]] == [core.cycles for core in expected[0].cores]
+    assert [row["cores"] for row in told["ports"]] == [[0, 2], [1]]
+    tracks = {event["args"]["name"] for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+              if event["name"] == "process_name"}
+    assert tracks == {f"estimated, core {core}: net" for core in range(3)}
+
+
+def test_the_driver_runs_the_simulated_cores(tmp_path: Path) -> None:
+    """Through their pages of registers, as on a board."""
+    network, samples = compiled(tmp_path, ARCHS["three on two ports"])
+    session = Session(network)
+    with Device.open("sim") as device:
+        device.load(network)
+        found = device.launch({"x": samples}).result()
+    expected = session.run({"x": samples})
+    assert all(np.array_equal(found.outputs[name], values) for name, values in expected.outputs.items())
+    groups = session.machines[0].batch.groups(IMAGES)
+    assert found.images == IMAGES and found.cycles == sum(
+        estimate_system(group, session.arch).cycles for group in groups)
