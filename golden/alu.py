@@ -1,4 +1,4 @@
-"""The SIMD operations on scalars of the data type, lane by lane (docs/architecture.md, "Numbers")."""
+"""The SIMD operations on scalars of the data type, lane by lane (docs/machine/number-schemes.md)."""
 
 from __future__ import annotations
 

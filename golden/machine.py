@@ -1,6 +1,6 @@
 """The golden machine: the memory that a program leaves when its instructions run one after another.
 
-This is the definition the hardware is compared with (docs/architecture.md, docs/decisions/meaning-of-programs.md).
+This is the definition the hardware is compared with (docs/machine/README.md, docs/decisions/meaning-of-programs.md).
 ``EXECUTE`` names one small method per instruction. ``decode`` says what an instruction names, ``check`` whether it is
 legal, ``simd`` and ``alu`` compute the SIMD unit's results, ``dram`` is the memory behind a DRAM port."""
 

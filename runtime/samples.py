@@ -1,4 +1,4 @@
-"""Decode performance samples (docs/architecture.md, "The edges"): what units did during a program, and in which layers.
+"""Decode performance samples (docs/machine/samples.md): what units did during a program, and in which layers.
 
 A sample is a look at one cycle: each handshake is idle (nothing offered), waits (offered and not taken) or is taken.
 For a unit that is an operation to start; for the memory ports it is vectors read and written."""

@@ -1,4 +1,4 @@
-"""Write what is generated in docs/: the tables between markers, the page of the blocks, those of the boards.
+"""Write what is generated in docs/: the tables between markers, the pages of the blocks, those of the boards.
 
     python scripts/docs.py [--check] [--measured]
 
@@ -41,8 +41,7 @@ def pages() -> dict[Path, str]:
     """Return path -> text of every page that is generated, or holds a table that is."""
     marked = {path: filled(path.read_text()) for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
               if MARKED.search(path.read_text())}
-    return {**marked, block_pages.FILE: block_pages.text(), units_picture.FILE: units_picture.text(),
-            **board_pages.pages()}
+    return {**marked, **block_pages.pages(), units_picture.FILE: units_picture.text(), **board_pages.pages()}
 
 
 def main(

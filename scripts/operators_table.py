@@ -1,11 +1,11 @@
-"""Write docs/operators.md: which of the ONNX backend's node tests pass, run on the host, are refused.
+"""Write docs/operators.md and docs/data/onnx_nodes.csv: how each of the ONNX backend's node tests ends.
 
-It also has the list of these tests."""
+A test passes, runs on the host, or is refused. The script also writes the list of these tests."""
 
-from weft.tb.compile.onnx_nodes import LIST, listing
-from weft.tb.compile.onnx_table import PLACE, table
+from weft.tb.compile.onnx_nodes import LIST, listing, outcomes
+from weft.tb.compile.onnx_table import CASES, PLACE, write
 
 if __name__ == "__main__":
     LIST.write_text(listing())
-    PLACE.write_text(table())
-    print(PLACE)
+    write(list(outcomes()))
+    print(PLACE, CASES)

@@ -1,4 +1,4 @@
-"""One frozen description of a machine, read from a ``.tarch`` file (docs/architecture.md, "Parameters").
+"""One frozen description of a machine, read from a ``.tarch`` file (docs/machine/parameters.md).
 
 Everything that follows from the parameters (byte sizes, bank depths, instruction widths) is derived here, in
 ``isa.py`` or in ``registers.py``. A machine that cannot be built is refused with what, found, allowed and way out.

@@ -1,4 +1,4 @@
-"""The control and status registers behind the AXI4-Lite slave (docs/architecture.md, "The edges").
+"""The control and status registers behind the AXI4-Lite slave (docs/machine/registers.md, "Control registers").
 
 This table is the one register map: drivers, test bench, C header and ``hw/bus/csr_slave.py`` read it. Offsets are in
 bytes, and registers have 32 bits."""

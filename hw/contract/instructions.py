@@ -1,4 +1,4 @@
-"""The table of instructions (docs/architecture.md, "Instructions").
+"""The table of instructions (docs/machine/instructions.md).
 
 ``OPERATIONS`` says for each opcode its flags and which field lies in which operand. Encoder, decoder, disassembler,
 golden machine, hardware decoder, documentation and C header all read it. ``isa.py`` says how wide the operands of one

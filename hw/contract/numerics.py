@@ -1,4 +1,4 @@
-"""Fixed-point arithmetic of the machine, bit for bit (docs/architecture.md, "Numbers").
+"""Fixed-point arithmetic of the machine, bit for bit (docs/machine/number-schemes.md, "Fixed point").
 
 All functions take and give integers (Python ints or numpy arrays); a scalar of value v at binary point p is the
 integer v * 2**p. Rounding is always HALF_EVEN and results always saturate; a function that does either says so.

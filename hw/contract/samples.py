@@ -1,4 +1,4 @@
-"""The layout of a performance sample's word (docs/architecture.md, "The edges").
+"""The layout of a performance sample's word (docs/machine/samples.md).
 
 The sampler, decoders of samples and the C header read it."""
 

@@ -1,4 +1,4 @@
-"""Performance samples (docs/architecture.md, "The edges")."""
+"""Performance samples (docs/machine/samples.md)."""
 
 from __future__ import annotations
 

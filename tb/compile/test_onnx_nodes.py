@@ -18,7 +18,7 @@ from weft.tb.compile.onnx_nodes import (
     outcomes,
     run_case,
 )
-from weft.tb.compile.onnx_table import PLACE, either, page, share
+from weft.tb.compile.onnx_table import CASES, PLACE, data, either, page, share
 
 HOST_FAILS = {
     "test_attention_4d_diff_heads_mask4d_padded_kv",
@@ -73,3 +73,4 @@ def test_table_is_that_of_the_documentation() -> None:
     assert share(found) >= LEAST_PASSED and either(found) >= LEAST_EITHER
     assert {outcome.case for outcome in found if outcome.status == FAILED} == HOST_FAILS
     assert PLACE.read_text() == page(found), "write it anew with scripts/operators_table.py"
+    assert CASES.read_text() == data(found), "write it anew with scripts/operators_table.py"

@@ -23,7 +23,7 @@ SAID = re.compile(r'"""(?:.|\n)*?"""|(?<=\s)#.*|"[^"\n]* [^"\n]*"')
 FILE = re.compile(r"(?<![\w./<-])(?:\.\./)*[A-Za-z*_][\w./*-]*\.(?:md|py|sv|cpp)\b(?!\w)")
 MODULE = re.compile(r"\bweft(?:\.[a-z_][a-z0-9_]*)+")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-HEADING = re.compile(r'docs/([\w-]+\.md), "([^"]+)"(?: and "([^"]+)")?')
+HEADING = re.compile(r'docs/([\w/-]+\.md), "([^"]+)"(?: and "([^"]+)")?')
 OUTSIDE = ("build/", "../shared")
 """What is built, and material beside the repository, is not in it."""
 MADE = (".json", ".h", ".log")
@@ -143,9 +143,16 @@ def test_headings_that_are_cited_exist() -> None:
 
 
 def test_every_page_is_in_an_index() -> None:
-    for folder in (ROOT / "docs", ROOT / "docs" / "decisions"):
+    """The README of a folder of docs/ lists the pages of that folder."""
+    for folder in (path.parent for path in (ROOT / "docs").rglob("README.md")):
         index = (folder / "README.md").read_text()
         assert [page.name for page in sorted(folder.glob("*.md")) if f"({page.name})" not in index] == ["README.md"]
+
+
+def test_every_page_is_once_in_the_navigation_of_the_site() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    pages = sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+    assert sorted(re.findall(r"([\w/-]+\.md)$", nav, re.M)) == pages
 
 
 def test_steps_of_the_compiler_are_those_of_its_page() -> None:
@@ -183,5 +190,6 @@ def test_modules_links_and_headings_can_be_wrong() -> None:
     assert not module_exists("weft.compiler.cli") and not module_exists("weft.hw.isa")
     assert broken_links("[a](house.md#names) [b](house.md#nothing) [c](nowhere.md)", "docs/README.md") == [
         "house.md#nothing", "nowhere.md"]
+    assert HEADING.findall('(docs/machine/errors.md, "Nothing")') == [("machine/errors.md", "Nothing", "")]
     assert HEADING.findall('(docs/house.md, "Errors" and "Nothing")') == [("house.md", "Errors", "Nothing")]
     assert "Nothing" not in headings(ROOT / "docs" / "house.md")
