@@ -46,6 +46,8 @@ def debug_command(
     from weft.cli.memory import memory_of
     from weft.runtime import Session
 
+    if not all(map(str.strip, commands or ())):
+        raise WeftError(explain("--command", "no command", "one of the debugger's commands", "for example -x help"))
     lines = None if script is None and commands is None else [*_script(script), *(commands or ())]
     dram = memory_of(board, latency)
     loaded = load(model)

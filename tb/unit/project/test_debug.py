@@ -208,6 +208,8 @@ def test_commands_of_the_command_line(compiled: tuple[Path, Path], tmp_path: Pat
     assert run(model, "-x", "jump", "-x", "run") == 1
     told = capsys.readouterr()
     assert not told.out and told.err.startswith("weft: command: found 'jump'; allowed: run, step")
+    assert run(model, "-x", " ") == 1
+    assert "--command: found no command" in capsys.readouterr().err
     assert run(model, "--program", 2, "-x", "where") == 0
     assert run(model, "--program", 3, "-x", "where") == 1
     assert "--program: found 3; allowed: 1..2" in capsys.readouterr().err
