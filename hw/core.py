@@ -194,7 +194,7 @@ class Core(wiring.Component):
             m.d.comb += getattr(supervisor, f"{name}_error").eq(units[name].error)
         buses_busy = Cat(*(units[name].busy for name in behind_dram)).any()
         if self._arch.shared_dram:
-            m.d.comb += supervisor.blamed_dram1.eq(interlock.blamed_dram1)
+            m.d.comb += supervisor.faulting_dram1.eq(interlock.faulting_dram1)
         waves_busy = units["load_weight"].busy
         if self._arch.scheme.per_lane:
             waves_busy = waves_busy | units["move_out"].busy

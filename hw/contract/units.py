@@ -103,7 +103,7 @@ def depths(arch: Arch, unit: str) -> Depths:
     return UNITS[unit].deep if arch.deep_queues else UNITS[unit].short
 
 
-def blamed_depth(arch: Arch) -> int:
+def faulting_depth(arch: Arch) -> int:
     """Return how many program counters the interlock keeps of each DRAM unit: the same for all of them."""
     return max(depths(arch, unit).outstanding for unit in dram_units(arch))
 

@@ -14,7 +14,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNIT_NAMES, blamed_depth, depths, dram_units, unit_names
+from weft.hw.contract.units import UNIT_NAMES, depths, dram_units, faulting_depth, unit_names
 from weft.hw.control.issue import fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import Tracker, range_layout, range_of, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
@@ -43,7 +43,7 @@ class Interlock(wiring.Component):
     operation of a DRAM unit gets its one, as they do not change before ``idle``. ``issued`` and ``started``: bit k
     pulses when unit k of ``UNIT_NAMES`` is issued an operation, and when it takes one. ``faulting`` (of ``dram_units``,
     one-hot) selects a unit; ``faulting_program_counter`` is the number of the unit's oldest outstanding instruction,
-    and ``blamed_dram1`` (on a shared port) says whether this one is in DRAM1.
+    and ``faulting_dram1`` (on a shared port) says whether this one is in DRAM1.
 
     Latency: ISSUE_LATENCY (SIMD: SIMD_ISSUE_LATENCY) from ``i`` taken to the unit's stream valid, if nothing
     conflicts and no other queue fetches; 1 + FETCH_LATENCY (SIMD: 1) from one operation of a unit taken to the next.
@@ -57,7 +57,7 @@ class Interlock(wiring.Component):
             **{name: Out(stream.Signature(layout)) for name, layout in layouts.items()},
             **{f"{name}_done": In(1) for name in unit_names(arch)},
             "faulting": In(len(dram_units(arch))), "faulting_program_counter": Out(32),
-            **({"blamed_dram1": Out(1)} if arch.shared_dram else {}),
+            **({"faulting_dram1": Out(1)} if arch.shared_dram else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -163,14 +163,14 @@ class Interlock(wiring.Component):
     def _program_counters(self, m: Module, trackers: dict) -> None:
         """Keep the program counters of the DRAM units' outstanding operations, on a shared port with their windows."""
         units = dram_units(self._arch)
-        depth, place = blamed_depth(self._arch), self.i.payload.program_counter
+        depth, place = faulting_depth(self._arch), self.i.payload.program_counter
         if self._arch.shared_dram:
             place = Cat(place, self.i.payload.dram1)
         m.submodules.program_counters = memory = Memory(shape=len(place), depth=len(units) * depth, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
         m.d.comb += self.faulting_program_counter.eq(read.data)
         if self._arch.shared_dram:
-            m.d.comb += self.blamed_dram1.eq(read.data[-1])
+            m.d.comb += self.faulting_dram1.eq(read.data[-1])
         m.d.sync += [write.data.eq(place), write.en.eq(0)]
         for index, name in enumerate(units):
             tracker = trackers[name]

@@ -32,7 +32,7 @@ class Supervisor(wiring.Component):
 
     Inputs. ``fault``: the decoder met an illegal instruction, with its cause and program counter. ``{name}_error``:
     pulses from the buses; ``faulting`` (one-hot) answers which of them counts, and ``faulting_program_counter`` and on
-    a shared port ``blamed_dram1`` (it is in DRAM1) tell of this one's instruction. ``fetching``, ``decoding``,
+    a shared port ``faulting_dram1`` (it is in DRAM1) tell of this one's instruction. ``fetching``, ``decoding``,
     ``executing``: levels, there is work. ``accepted``, ``retired``, ``finished``, ``moved``: pulses, an instruction
     came in or left the decoder, an operation was done, a vector was read or written. ``start``: a new program begins.
     ``abort``: stop as after an error, to be reset.
@@ -48,7 +48,7 @@ class Supervisor(wiring.Component):
             "fault": In(1), "fault_cause": In(CAUSE_WIDTH), "fault_program_counter": In(32),
             **{f"{name}_error": In(1) for name in self._causes},
             "faulting": Out(len(self._causes)), "faulting_program_counter": In(32),
-            **({"blamed_dram1": In(1)} if arch.shared_dram else {}),
+            **({"faulting_dram1": In(1)} if arch.shared_dram else {}),
             "fetching": In(1), "decoding": In(1), "executing": In(1), "start": In(1), "abort": In(1),
             "accepted": In(1), "retired": In(1), "finished": In(1), "moved": In(1),
             "program_counter": In(32), "timeout": In(16), "tracepoint": In(32),
@@ -84,7 +84,7 @@ class Supervisor(wiring.Component):
         with m.If(~self.stop):
             for index, causes in enumerate(self._causes.values()):
                 with m.If(self.faulting[index]):
-                    cause = causes[0] if len(causes) == 1 else Mux(self.blamed_dram1, causes[1], causes[0])
+                    cause = causes[0] if len(causes) == 1 else Mux(self.faulting_dram1, causes[1], causes[0])
                     m.d.sync += self.cause.eq(cause)
             with m.If(self.faulting.any()):
                 m.d.sync += [self.stop.eq(1), self.error_program_counter.eq(self.faulting_program_counter)]

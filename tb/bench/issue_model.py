@@ -222,4 +222,4 @@ class Units(Model):
         done = next(each for each in self.program if each.unit == name and each.done == ports.cycle)
         assert ports["faulting_program_counter"] == done.fields["program_counter"]
         if "dram1" in done.fields:
-            assert ports["blamed_dram1"] == done.fields["dram1"]
+            assert ports["faulting_dram1"] == done.fields["dram1"]

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNIT_NAMES, blamed_depth, depths, dram_units, unit_names
+from weft.hw.contract.units import UNIT_NAMES, depths, dram_units, faulting_depth, unit_names
 from weft.hw.control.interlock import Interlock, queued_together, window_of
 from weft.hw.control.issue import fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import range_layout, range_of, watched_by
@@ -272,7 +272,7 @@ def blame(unit: str) -> Any:
     def build(broken: Broken | None = None) -> Harness:
         machine = Machine(broken, machine_of(unit))
         harness, block, index = machine.harness, machine.block, dram_units(machine.arch).index(unit)
-        places, first = machine.places(unit), index * blamed_depth(machine.arch)
+        places, first = machine.places(unit), index * faulting_depth(machine.arch)
         shared = machine.arch.shared_dram
         told = Cat(machine.issue.program_counter, *([machine.issue.dram1] if shared else []))
         mark = Mark(harness, machine.issues[unit], getattr(block, f"{unit}_done"), told, places.count)
@@ -286,7 +286,7 @@ def blame(unit: str) -> Any:
         kept = Mux(fresh, here & (value == mark.value), ~here & (stored == mark.value))
         harness.always(~mark.inside | kept, "stored")
         faulting = (block.faulting == 1 << index) & mark.inside & (mark.ahead == 0) & ~fresh
-        answer = Cat(block.faulting_program_counter, *([block.blamed_dram1] if shared else []))
+        answer = Cat(block.faulting_program_counter, *([block.faulting_dram1] if shared else []))
         harness.always(~faulting | (answer == mark.value), "answers")
         return harness
     return build

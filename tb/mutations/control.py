@@ -27,8 +27,8 @@ BREAKS = [
           "ranges.range1 & ranges.dram1", "on a shared DRAM port nobody waits for what is in DRAM0",
           f"{INTERLOCK}::test_each_pair_of_accesses_keeps_its_order_exactly_where_the_table_says_so"
           "[shared-dram_write0]"),
-    Break("supervisor_window", "hw/control/supervisor.py", "Mux(self.blamed_dram1, causes[1], causes[0])", "causes[0]",
-          "on a shared DRAM port every error is one of DRAM0",
+    Break("supervisor_window", "hw/control/supervisor.py", "Mux(self.faulting_dram1, causes[1], causes[0])",
+          "causes[0]", "on a shared DRAM port every error is one of DRAM0",
           f"{SUPERVISOR}::test_on_a_shared_port_the_cause_names_the_window"),
     Break("isa_flags_order", "hw/contract/instructions.py", ".flags.index(name)", ".flags[::-1].index(name)",
           "flags are numbered from the other end", "tb/unit/contract/test_isa.py::test_flags_are_numbered_from_bit_0"),

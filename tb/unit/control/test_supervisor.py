@@ -93,7 +93,7 @@ def test_of_errors_on_several_buses_at_once_the_first_in_the_table_is_blamed() -
 @pytest.mark.parametrize(("name", "dram1"), [(name, dram1) for name in ("dram_read", "dram_write")
                                              for dram1 in (0, 1)])
 def test_on_a_shared_port_the_cause_names_the_window(name: str, dram1: int) -> None:
-    given = {f"{name}_error": 1, "faulting_program_counter": 77, "blamed_dram1": dram1}
+    given = {f"{name}_error": 1, "faulting_program_counter": 77, "faulting_dram1": dram1}
     script = Script(partial(only_in, 5, given), 8)
     bench(ONE_PORT).run(script)
     causes = {"dram_read": (Cause.DRAM0_READ_RESPONSE, Cause.DRAM1_READ_RESPONSE),
