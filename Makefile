@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every target sets up what it needs by itself. `make help` lists them.
 ARCH ?= pynq
 DEMO_ARCH ?= pynq

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The boards: one file each, and which board a preset is made for."""
 
 from __future__ import annotations

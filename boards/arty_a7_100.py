@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Digilent Arty A7-100T: the Arty A7-35T with a larger chip, and so with Ethernet."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Digilent Arty A7-35T: 256 MB of DDR3, UART over USB. The chip has no room for Etherbone beside 8 lanes."""
 
 from weft.boards.board import Board, Memory, Shell

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The description of a board: data, nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Colorlight i9 (LFE5U-45F) on its extension board: 8 MB of SDR SDRAM, UART over the debugger's USB."""
 
 from weft.boards.board import Board, Memory, Shell

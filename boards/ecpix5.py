@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LambdaConcept ECPIX-5 85F: 512 MB of DDR3 and UART.
 
 Its Ethernet's receive clock of 125 MHz is not met beside the machine. A machine of 8 lanes routes alone, and beside

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Digilent PYNQ-Z1: a Zynq-7020 with 512 MB of DDR3."""
 
 from weft.boards.board import Board, Processor

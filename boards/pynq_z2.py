@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TUL PYNQ-Z2: the same as a PYNQ-Z1 for the machine, with the same chip and memory."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sipeed Tang Nano 20K (GW2AR-18): the machine's memory is the chip's own, UART over the debugger's USB.
 
 27 MHz are the oscillator's, and 27 clocks a bit of the UART.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Avnet Ultra96-V2: a Zynq UltraScale+ with 2 GB of LPDDR4."""
 
 from weft.boards.board import Board, Processor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Radiona ULX3S 85F: 32 MB of SDR SDRAM, UART over USB."""
 
 from weft.boards.board import Board, Memory, Shell

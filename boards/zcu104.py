@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Xilinx ZCU104: a Zynq UltraScale+ with 2 GB of DDR4 at its processors."""
 
 from weft.boards.board import Board, Processor

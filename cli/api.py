@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python interface: compile a network, and run it as onnxruntime would."""
 
 from __future__ import annotations

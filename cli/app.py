@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The typer application: the list of the commands. Each command is a function in a file of this room.
 
 Heavy imports stand inside the commands, so that ``weft isa`` does not wait for onnxruntime."""

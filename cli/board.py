@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands ``weft board``: bitstreams, from a board's name to the board."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Output for people: progress bars on standard error, tables on standard output, and the object of ``--json``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the cycles of a compiled model went, as data: from the estimator, or from a run on the simulated hardware."""
 
 from __future__ import annotations

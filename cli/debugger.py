@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands of ``weft debug``: one table, ``COMMANDS``. Each returns an answer, as data and as lines of text."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``weft debug``: the golden machine, step by step, through a compiled model."""
 
 from __future__ import annotations

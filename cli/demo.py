@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``weft demo``: handwritten digits, from the ONNX file to the generated hardware in simulation.
 
 It prints what was measured and draws digits.png: every digit with the machine's answer."""

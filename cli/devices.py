@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices by their strings, as ``weft run --on`` and ``weft.Session`` take them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``weft doctor``: what this machine lacks, and the one command that brings it."""
 
 from __future__ import annotations

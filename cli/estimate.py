@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The work of ``weft estimate``: the golden machine's checks, then the estimator, for program and preload."""
 
 from __future__ import annotations

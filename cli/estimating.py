@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``weft estimate``: the cycles of a compiled network without the hardware, by ``estimate.py``."""
 
 from __future__ import annotations

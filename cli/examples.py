@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Additions to the commands' help: summaries in the list of commands, and an example at the end."""
 
 from __future__ import annotations

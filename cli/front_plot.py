@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plot the front of a search: in characters, and as a file."""
 
 from __future__ import annotations

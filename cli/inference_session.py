@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """onnxruntime's ``InferenceSession``: a script that makes one of its own runs on the machine as it stands."""
 
 from __future__ import annotations

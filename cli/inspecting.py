@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``weft inspect``: describe a network and where it would run, without compiling it."""
 
 from __future__ import annotations

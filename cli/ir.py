@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``weft ir``: schedules of a mesh of cores as JSON files."""
 
 from __future__ import annotations

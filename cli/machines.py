@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands that describe a machine: ``weft verilog``, ``resources``, ``isa``, ``disassemble``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The memory of an estimate: the options ``--board`` and ``--latency``, and where a driver puts things in it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ONNX backend interface: ``prepare``, ``run_model``, ``supports_device``.
 
 A device is "CPU" for the golden machine, or what ``weft run --on`` takes."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options that several commands share, and the functions that read them."""
 
 from __future__ import annotations

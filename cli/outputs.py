@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check a command's output files before it works.
 
 None may be one of its inputs, none may be written twice, and none may be of another kind (``support/outputs.py``)."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the nodes of a network run, and why: as data, and as a table."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The warning of a compiled network whose outputs lost their signal.
 
 ``compiler/check/quality.py`` measures it.

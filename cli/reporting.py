@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``weft report``: a compiled network as one page of HTML."""
 
 from __future__ import annotations

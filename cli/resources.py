@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The work of ``weft resources``: what a machine takes of a chip, predicted, and whether it fits."""
 
 from __future__ import annotations

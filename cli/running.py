@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``weft run``: a compiled network on the golden machine, on the simulated hardware or on a device."""
 
 from __future__ import annotations

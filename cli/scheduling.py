@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``weft schedule``: the schedule of a compiled network as a file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 r"""Standard output and standard error as every command writes them.
 
 What is printed may come from a file that somebody else made. So control characters and lone surrogates are written as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The option ``--trace``: the operations that ran, as a file for Perfetto."""
 
 from __future__ import annotations

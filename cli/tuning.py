@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ``weft compile`` does with --tune, --tune-steps and --choices."""
 
 from __future__ import annotations

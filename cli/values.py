@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that options with values have one, and that options without values have none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The version of weft, as ``weft --version`` prints it."""
 
 from __future__ import annotations

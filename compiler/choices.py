@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a compilation is told to do where it would otherwise follow its formulas, and the file that keeps it.
 
 A :class:`Choices` names only what somebody chose; all else is as the formulas say. So ``FORMULA``, which names nothing,

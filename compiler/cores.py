@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How several cores share the work, and what a user asks them to make small."""
 
 from __future__ import annotations

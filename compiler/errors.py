@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors of the compiler. A message has four parts: what, found, allowed, way out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LIR, the compiler's form of programs: one operation per instruction, with tagged addresses, printable as text.
 
 An operation is complete in itself: rows, pitches and the values of Configure registers that it needs (``Settings``) are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check a LIR program before it is encoded.
 
 Every range lies inside its memory, every vector was written before it is read, and no constant is overwritten."""

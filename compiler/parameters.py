@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kind of quantization parameters that a network's tensors get, which decides the compiler's steps.
 
 It follows from the machine's number scheme and from the user's request. Only the list of steps in ``pipeline.py`` names

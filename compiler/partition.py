@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Partition: cut the network into subgraphs for the machine and for the host, which uses onnxruntime.
 
 Only with ``--host-fallback`` does the host compute anything. Then it gets what the compiler refuses, and subgraphs of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiler as one visible list: ``STEPS``. Read this file first.
 
 Each step is a function from the products that it needs, by their types, to one that it makes (``products.py``).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps of the compiler and their products.
 
 A step is a function. Its parameters are the products that it needs, by their types; its result is the product that it

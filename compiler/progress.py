@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Progress of the compiler: steps report the layer that they work on to whoever listens."""
 
 from __future__ import annotations

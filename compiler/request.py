@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user asks of the compiler, besides the machine to compile for."""
 
 from __future__ import annotations

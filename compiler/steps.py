@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions of the pipeline's steps that combine several functions of a room; the list is in ``pipeline.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read back the text that products of the compiler print: dataclasses by name, tuples, literals."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine's ports on a board's memory: what they offer in a cycle, and the reader of the program."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The common part of DRAM readers and writers: segments and bursts of their operations, in order."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoder, interlock and queues: when an operation reaches its unit, and what it has to wait for."""
 
 from __future__ import annotations

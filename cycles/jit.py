@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compile the estimator's inner functions to machine code, and cache the result while their sources stay the same."""
 
 from __future__ import annotations

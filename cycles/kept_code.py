@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the machine code of kernels is kept: in the user's cache. The wheel brings some for any processor.
 
 What is kept is found by content. The cache's folder is named after the sources that kernels are made of, and a file in

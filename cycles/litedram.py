@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LiteDRAM's controller, cycle by cycle: multiplexer and refresher, and the order of a cycle.
 
 Each function is one of LiteDRAM's state machines. Signals of a cycle are set first, from the state after the last one;

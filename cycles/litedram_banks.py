@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LiteDRAM's bank machines: commands of one bank in their order, rows opened and closed between them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LiteDRAM's crossbar from masters to banks.
 
 A master has one bank at a time, and gets another one when the first is idle."""

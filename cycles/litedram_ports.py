@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LiteDRAM's parts between an AXI4 master and its crossbar: AXI to native, and the converter of widths.
 
 A word is what one command of the controller moves. A beat of the master is cut into several, or is a command."""

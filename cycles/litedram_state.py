@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of LiteDRAM from cycle to cycle, and the parameters of one controller, as numpy records.
 
 Names are LiteDRAM's own (litedram/core, litedram/frontend), so that each field can be looked up in its source."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parameters of a machine and of its DRAM that decide how long a program takes, as one record."""
 
 from __future__ import annotations

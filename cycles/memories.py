@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The banks of local memory and accumulators: the bank of an address, and who is served in a cycle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DataMoves between accumulators and local memory: requests, rows that come back in order, requests to write."""
 
 from __future__ import annotations

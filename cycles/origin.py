@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of a board's memory when a program starts, and where the program lies in it."""
 
 from __future__ import annotations

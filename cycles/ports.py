@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory ports that cores share: the arbiter of ``hw/bus/port_arbiter.py`` and the ideal memory behind it.
 
 Cores use them as they use a board's memory: by the records ``PORT`` of ``state.dram.ports``."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decode the bytes of a program into a table of its units' operations: sizes, walks and address ranges."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The replay: every cycle of a program on the modelled machine."""
 
 from __future__ import annotations

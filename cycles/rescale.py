@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paths into and out of the accumulators that SIMD and DataMoves share."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SIMD unit, cycle by cycle: loops unrolled into micro-operations, and their pipeline."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of the modelled machine from cycle to cycle, as numpy records for compiled code."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several cores that start together and share memory ports: every cycle of all of them."""
 
 from __future__ import annotations

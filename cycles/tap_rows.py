@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MatMul's reads of several rows of the kernel: which of them are asked for, and when a vector has all of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LoadWeight on a machine that loads two rows of weights a cycle, one for each part of the column.
 
 Rows are ``walked`` for both parts, ``asked`` of local memory by each, and ``shifted`` by both at once."""

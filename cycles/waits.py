@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the cycles went: what the array waited for, layer by layer, from when each operation ran.
 
 It works on the operations of the estimator and of the machine's trace port alike. Every cycle of a program belongs to

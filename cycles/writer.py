@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The writers, from local memory to DRAM, cycle by cycle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dask clusters that nobody else can use, because whoever reaches a scheduler runs code there.
 
 All connections are TLS in which both ends show a certificate. A cluster on this machine has keys of its own, made for

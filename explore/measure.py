@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tasks of a worker: each function needs nothing but its arguments, so that it can run anywhere.
 
 The cost of a network on a machine has three parts, each shared by more machines than the next: its constants (all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measured results in a file that only grows, so that a search that was killed can continue.
 
 Such a file is ours alone. A file with a line that no search writes is refused and stays as it is."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The search: every machine is measured, or ruled out with certainty.
 
 So its front is exact, and the same whatever order and however many workers measure. A machine is ruled out if the chip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machines of a search: every choice of some architecture keys, on a base that has all the others."""
 
 from __future__ import annotations

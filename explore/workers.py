@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who measures on other machines: a Dask cluster, as an executor of the standard library's kind."""
 
 from __future__ import annotations

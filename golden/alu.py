@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SIMD operations on scalars of the data type, lane by lane (docs/machine/number-schemes.md)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check whether an instruction is legal, and stop the machine if it is not. Of several causes the lowest counts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decode raw instructions: addresses and sizes. Nothing is checked here, see ``check.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One DRAM port's memory: a byte-addressed, sparse space of 2**axi_address_width bytes, zero at first.
 
 Vector v of a window which starts at block ``offset_blocks`` lies at byte offset_blocks * 64 KiB + v * vector_bytes;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find where a machine would stop in a program, without running it: all instructions are checked at once.
 
 An array finds the first illegal instruction; ``check.py``, which the machine itself asks, says why. What is legal only

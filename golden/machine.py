@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The golden machine: the memory that a program leaves when its instructions run one after another.
 
 This is the definition the hardware is compared with (docs/machine/README.md, docs/decisions/meaning-of-programs.md).

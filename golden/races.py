@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that programs of several cores on one memory mean the same in any order.
 
 They do if no two cores touch a byte that one of them writes. Programs do not branch, so this is decided before they

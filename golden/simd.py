@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SIMD instructions and SIMD loops on the accumulators."""
 
 from __future__ import annotations

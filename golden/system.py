@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several golden machines on one memory: programs of cores that run side by side."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine, as a block diagram: what joins what. Blocks explain themselves in their own files.
 
     beats -> fetch -> decoder -> interlock -+-> load_weight --+   local memory -- dram0 / dram1 read, write

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several cores behind shared memory ports, with AXI at their edges; or one core, as it is without a system."""
 
 from __future__ import annotations

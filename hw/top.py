@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine with AXI at its edges: a core, its control registers, and ports by the names that tools know."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reports of a compiled network: one page of HTML, and a trace for Perfetto."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collect the data that a page shows: layers, times, memory, numbers, machine."""
 
 from __future__ import annotations

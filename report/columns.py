@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pack the operations of all programs as columns, from which the page's script draws the timeline."""
 
 from __future__ import annotations

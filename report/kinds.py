@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The beginnings of pages and traces, by which later commands recognise them. It imports little."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory over time: how many vectors of each memory will still be read, and the traffic of the DRAMs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operations of a program as people read them: layer, instruction, addresses, and time."""
 
 from __future__ import annotations

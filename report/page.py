@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One page of HTML that needs no network: data, plot library, script and style are inside it.
 
 Its content policy lets nothing run but the scripts whose checksums it names, and loads nothing from anywhere."""

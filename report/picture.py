@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The network as a graph to draw: the machine's layers and the host's nodes in the order in which they run."""
 
 from __future__ import annotations

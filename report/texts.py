@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make a model's names safe to show on a page or in a trace: printable, short, never markup or a script."""
 
 from __future__ import annotations

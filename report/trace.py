@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write a trace for Perfetto and chrome://tracing: runs side by side, each a process with a track for every unit."""
 
 from __future__ import annotations

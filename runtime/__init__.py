@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compiled model on any machine: its files, the packing of inputs and outputs, a session on golden or RTL.
 
 The public names load what they need when they are first asked for. So importing this package costs nothing, and no name

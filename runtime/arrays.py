@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read numpy files (``.npz``, ``.npy``): only the arrays asked for, and none before its size is known.
 
 A header states a shape, an archive the length of its members. Both may lie, and a small file may claim terabytes."""

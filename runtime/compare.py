@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare two memories word for word, and measure how far two results are apart."""
 
 from __future__ import annotations

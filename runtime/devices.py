@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that run programs, behind one small interface: the golden machine and the simulated hardware.
 
 Boards implement it too (driver/register_machine.py)."""

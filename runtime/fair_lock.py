@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lock that nobody overtakes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Split a user's arrays into images, and join results: as real numbers, or as vectors that the machine stores."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layouts of tensors in memories of many lanes: where element (n, c, h, w) lies, and copies to memory and back.
 
 A memory has ``lanes``, each a line of elements. A tensor lies in one line (global memory: one lane), or its channels

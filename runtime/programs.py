@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs that a driver runs: one for loading the model, then the model's program for each image in turn."""
 
 from __future__ import annotations

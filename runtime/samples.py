@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decode performance samples (docs/machine/samples.md): what units did during a program, and in which layers.
 
 A sample is a look at one cycle: each handshake is idle (nothing offered), waits (offered and not taken) or is taken.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explain numbers that saturated: the compiler meant it, ``--ranges`` did, or calibration saw less."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a compiled network: place constants and inputs, let a device run, read the outputs, compare.
 
 Many images run as one program, so that one simulation and one comparison of the memory serve them all."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A golden machine that runs one program of a network instruction by instruction, up to any place in it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run networks that keep a state: outputs of one step are inputs of the next step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Boxes of a tensor's elements, and whether boxes cover another one exactly."""
 
 from __future__ import annotations

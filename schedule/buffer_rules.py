@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules about buffers: what a workload needs is there, comes from whom it says, fits, and overlaps nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The complete check of a schedule: the list of its rules."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layers of a compiled network as workloads, and what goes from one to another: boxes of tensors.
 
 A Var lies in the memory of its root, whole or as a part. What a layer reads of a root comes from the layers that write

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a check finds wrong in a schedule."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Today's dialect -> the schedule that it means."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every key of a schedule's file: in which record it stands, its unit, its meaning.
 
 Which dialect has it, and of which type it is, say the records themselves (``today.py``, ``older.py``);

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules about layers, workloads and tiles, each alone: mesh, numbers, boxes, weights."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A schedule as both dialects mean it: sizes in bits, DRAM is core ``DRAM``, a workload is named by core and number."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules about a schedule and the network that it is for.
 
 A layer has the name of a node or of its output. What follows a node and has no weights may be part of its layer, so

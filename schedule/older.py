@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The older dialect, which SET and Gemini publish.
 
 Sizes in bits, one numbering of workloads over all cores, no addresses. Cores count the columns of DRAM at the left

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules about the order of workloads: each comes to its turn."""
 
 from __future__ import annotations

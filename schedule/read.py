@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A file -> a schedule. The dialect is found by core "0" and ``buffersize``, which only today's has."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the records of both dialects are made of: numbers with their limits, ranges, and messages that say where.
 
 A record is an object of the file in which no other keys may stand. Numbers are bounded, so that sums of them stay

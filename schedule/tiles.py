@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tiling of a layer as ``tile_info``: a tile for each stage, which is a region of pixels and output channels."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Today's dialect, which the description of the Gemini scheduler's IR has.
 
 Sizes in bytes, workloads numbered on each core, tensors with addresses. Cores count from 0."""

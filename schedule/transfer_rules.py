@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules about transfers: both ends, equal ranges, every element of an ifmap once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compiled network -> its schedule on one core, in today's dialect.
 
 Local memory is the L2 buffer. A tensor that is pinned there has its own address. What streams through a layer's scratch

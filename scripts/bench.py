@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole networks: cycles in RTL, bit for bit compared with the golden machine, against what the array needs at least.
 
     python scripts/bench.py [--quick] [--only NETWORK] [--arch PRESET] [--estimate]

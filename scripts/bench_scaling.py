@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the utilisation of ResNet-20 depends on the machine: array size, local memory, DRAM latency, width of the bus.
 
     python scripts/bench_scaling.py [--confirm]

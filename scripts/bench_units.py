@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How close the units come to what is physically possible: cycles counted in RTL.
 
     python scripts/bench_units.py [--quick]        # quick: without the 32-lane machines

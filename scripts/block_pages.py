@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write docs/blocks/: a page for each group of blocks, from their docstrings and their ports at the pynq preset.
 
     python scripts/block_pages.py [--check]

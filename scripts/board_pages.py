@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make docs/boards/NAME.md, a page for each board, from boards/ and from its bitstream's report.
 
 ``scripts/docs.py`` writes them; ``take_over`` brings build/boards/*/report.json into the committed data."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a search told the truth: some machines of its front, run in RTL and counted with yosys.
 
     weft explore MODEL --part xc7a35t --json > front.json

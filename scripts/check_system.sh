@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What the system itself must bring: Python 3.11 or later with venv and its shared library, a C++ compiler, make, perl.
 #
 #   check_system.sh            says what is missing, with the one command that brings it; exit code 1 then

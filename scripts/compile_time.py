@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPU time of the compiler on chains of equal layers: a figure for docs/ that shows that it grows with the layers.
 
     python scripts/compile_time.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of docs/ that say what a machine is: its parameters, instructions, registers, units and latencies."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write what is generated in docs/: the tables between markers, the pages of the blocks, those of the boards.
 
     python scripts/docs.py [--check] [--measured]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draw docstrings at random, to be explained from name and text alone and then held against the code.
 
     python scripts/draw_docstrings.py [--seed 35] [--count 60] [--code] [--messages]

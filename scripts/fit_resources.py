@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit the model of ``weft resources`` to what yosys counts, block by block, over several machines.
 
     python scripts/fit_resources.py [--family xc7] [--machine NAME ...] [--known] [--check]

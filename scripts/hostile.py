@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hostile files and command lines over every reader and command: all must be refused by one message.
 
     python scripts/hostile.py                     # all, with a table

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who works when while images are launched ahead, and what the driver costs for each of them.
 
     python scripts/launch_timeline.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write lock.txt: the versions that are installed in this environment.
 
     python scripts/lock.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of docs/ that say what was measured, from docs/data/.
 
 ``take_over`` brings what the benchmarks left in build/bench/ there."""

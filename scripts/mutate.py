@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make every break of tb/mutations in a copy of the sources, and run the test that must find it.
 
     python scripts/mutate.py [--json] [--jobs N] [id ...]       all of them, or those named

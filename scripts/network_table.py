@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Today's networks by the one line ``weft compile X.onnx -a ARCH --calibrate FILE --host-fallback``: one table.
 
     python scripts/network_table.py [--arch ultra96] [--write] [NAME ...]

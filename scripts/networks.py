@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Benchmark networks whose topology is built here with seeded random weights: cycles do not depend on the values."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write docs/operators.md and docs/data/onnx_nodes.csv: how each of the ONNX backend's node tests ends.
 
 A test passes, runs on the host, or is refused. The script also writes the list of these tests."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Place and route a machine on an ECP5-85: the clock it reaches, and every place that is too late.
 
 ``make pnr ARCH=ecpix5 MHZ=90``. It works in build/<arch>/pnr."""

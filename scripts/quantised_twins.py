@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks of ../shared/models, quantised by onnxruntime, on an INT8 machine: one table.
 
     python scripts/quantised_twins.py [--arch pynq] [--images N] [--write] [NAME ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compile random small networks and judge them by the rules of tb/random; resumable.
 
     python scripts/random_networks.py --arch lanes3 --first 0 --count 250

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run random programs on the hardware against the golden machine for as long as wanted; resumable.
 
     python scripts/random_programs.py --arch lanes4_lut --first 0 --count 5000

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of docs/schedule-ir.md: every key of both dialects."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures of the pages as readers see them: the report, the site and the zoo, each wide and narrow.
 
     python scripts/screenshots.py [--page FILE.html] [--output DIR] [--deuteranopia] [--docs]

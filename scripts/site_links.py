@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hook of mkdocs for links from docs/ to files of the repository outside it.
 
 Such a link becomes the file's name, for the site has only docs/. On a plain clone the link works."""

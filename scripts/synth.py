@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthesize a machine: counts by block, against its part and against the committed baseline.
 
 ``make synth ARCH=arty``. It writes build/<arch>/synth.json; --update-baseline makes it the baseline."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train the demo network: a small residual CNN that reads the handwritten digits shipped with scikit-learn.
 
 Needs torch and scikit-learn (the project's extra `train`), besides onnx, onnxruntime and numpy:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draw docs/units.svg from the table of units that the hardware is built from.
 
 A row for each unit says what memories it reads and which it writes."""

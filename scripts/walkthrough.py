@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Walk through README and docs/cli.md as a newcomer: a fresh clone, a fresh environment, their commands in order.
 
     python scripts/walkthrough.py [--folder DIR] [--only clone|wheel]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the wheel, with the estimator's machine code for any processor in it: a first estimate need not compile.
 
     python scripts/wheel.py [--folder DIR]

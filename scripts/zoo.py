@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every network on every preset: cycles, accuracy and resources, as JSON, as a table in Markdown and as a page.
 
     python scripts/zoo.py [--rtl] [--only NETWORK] [--arch PRESET] [--jobs COUNT] [--output DIR]

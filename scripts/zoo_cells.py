@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The measurements of a network on presets of one array size and data type: each thing once for all that share it.
 
 How exact the outputs are depends on the layers and the constants; the cycles on the program, and on the machine but

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of the zoo in docs/ and in the README; ``take_over`` brings what ``make zoo`` left into docs/data/."""
 
 from __future__ import annotations

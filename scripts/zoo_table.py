@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The zoo (``scripts/zoo.py``) as a table in Markdown and as a page of its own."""
 
 from __future__ import annotations

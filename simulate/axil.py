@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AXI4-Lite register access from a cocotb test: one access at a time, by plain signals."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build a simulation from Verilog, a program of Verilator's that cocotb drives; cached by content."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job of the simulated machine and its results: plain data, exchanged as JSON.
 
 ``run_job`` is the parent's side, ``run_program.py`` the simulator's."""

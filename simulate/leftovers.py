@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders of work in progress: leftovers of a killed process, files and running programs, go at the next start.
 
 An owned folder holds a file that its owner keeps locked; the system drops the lock when the owner dies, in any way."""

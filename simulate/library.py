@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verilator's own C++ library and its precompiled headers, built once for all designs.
 
 They are half of what g++ takes for a small design. Traced and covered designs need other variants and compile their

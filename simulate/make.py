@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Call Verilator and make while a simulation is built, with the flags of g++."""
 
 from __future__ import annotations

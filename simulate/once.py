@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build something once and keep it: one process fills a folder of the cache, others find it whole."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a program on the generated hardware in simulation, on the same memories as the golden machine takes."""
 
 from __future__ import annotations

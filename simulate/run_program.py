@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cocotb test that runs programs on `weft_sim`: job in, results out, both JSON (see job.py).
 
 While the machine works, Python only waits for its interrupt, so the simulator runs at full speed."""

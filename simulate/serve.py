@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cocotb test that serves a machine to another process (served.py): request and answer, until it hangs up."""
 
 import json

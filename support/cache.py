@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cache folder, which keeps results between runs that can be made again: programs and machine code.
 
 Cached code runs when it is found, so a folder that others may write is not used. The user is told so once, and a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors for the user: each says what is wrong, what was found, what is allowed and the way out.
 
 docs/house.md, "Errors", has the rules."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the files that a user gives, with a message for every mistake. ``outputs.py`` writes files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write output files whole or not at all, and never over files that others made.
 
 A command writes a new file, an empty one, or one of the kind that it writes itself (:class:`Kind`). Every other file

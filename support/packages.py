@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The project as a Python distribution: its extras' pinned packages, and pip commands that install them."""
 
 from __future__ import annotations

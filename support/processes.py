@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes of this machine that work beside this one. All are executors of the standard library's kind."""
 
 from __future__ import annotations

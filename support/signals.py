@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How good numbers are beside others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The project's own files: the checkout that runs, and what its sources hold."""
 
 from __future__ import annotations

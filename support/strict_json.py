@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strict reading of JSON files that a user gives: unclear, huge or harmful content is refused with a message.
 
 Refused are: what is no regular file, files beyond ``MOST_BYTES`` and ``MOST_VALUES``, text that is not UTF-8, objects

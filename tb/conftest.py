@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What holds for all tests: their order, the progress line, and the last lines of a run.
 
 These tell of the outside oracle and of what did not run."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the suite does while it runs: a line that stays at the foot of a terminal, or one every half minute in a log.
 
 With workers (pytest-xdist) it runs in the process that hands out the tests. Failed tests are named as they fail, with

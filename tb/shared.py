@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Material that the project does not ship: the folder ../shared, with published vectors and models."""
 
 from __future__ import annotations

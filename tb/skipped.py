@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words at the end of a run on what did not run, and why."""
 
 from __future__ import annotations

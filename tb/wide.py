@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mark cases that ``make test`` leaves to ``make test-wide``: more sizes, machines and seeds of what it shows too.
 
 A whole test has the mark ``wide``. A test with some such cases has ``wide_cases("lanes8", "*-3")``: patterns of what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check the keys of a ``.tmodel`` against each other: places in memories, overlaps, sizes.
 
 Every function raises ValueError, which says what was found; nothing large is made before. Outputs may lie over inputs,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The errors of a compiled model: its files are not what they must be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A subgraph of a network that the host runs, with onnxruntime."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compiled model: the content of its ``.tmodel`` and of the files named there, and packing of inputs and outputs.
 
 ``schema.py`` and ``checks.py`` say what a ``.tmodel`` may hold, ``model_set.py`` reads and writes the files. In memory

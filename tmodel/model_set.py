@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of a compiled model as one set: NAME.tmodel, and the files that it names (NAME.tprog, NAME.tdata).
 
 A write that is killed at any moment leaves the old set or the new one:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compiled network: programs of the machine and parts of the host, in the order in which they run.
 
 A ``.tmodel`` of one program, alone or with a host part behind it, is a network too. Parts pass tensors on by name."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bounds of an ONNX model, checked before anything is made: a file of 100 bytes can ask for terabytes.
 
 It imports onnx; import it where onnx is needed anyway."""

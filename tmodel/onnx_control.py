@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choices and loops of an ONNX model: each graph within a node as a model, and how often it runs.
 
 It imports onnx; import it where onnx is needed anyway."""

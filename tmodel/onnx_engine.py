@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run ONNX models on the host, with onnxruntime. It imports onnx; import it where it is needed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decide whether an ONNX model of a file may run: every size known, work and memory bounded before it starts.
 
 It imports onnx; import it where onnx is needed anyway. docs/decisions/host-part.md explains the bounds."""

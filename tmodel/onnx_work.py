@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The work of ONNX operators from shapes alone: multiply-accumulates as drawn, and the most steps and elements.
 
 An operator is in these tables if its shapes and attributes bound what onnxruntime does for it. Others are left out:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packing on the host (im2col) for a thin first layer: taps of its kernel become channels of its input.
 
 Three channels on eight lanes leave five idle. If the taps along an axis become channels, the image has the output's

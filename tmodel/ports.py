@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inputs, outputs and constants of a compiled model, and their entries in a ``.tmodel``."""
 
 from __future__ import annotations

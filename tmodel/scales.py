@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a tensor encodes real numbers: at a binary point, or in bytes with a scale and a zero point."""
 
 from __future__ import annotations

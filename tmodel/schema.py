@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The schema of a ``.tmodel``: types and ranges of every key. ``checks.py`` checks keys against each other.
 
 The original tools write ``name`` to ``load_consts_to_local``. The rest are additions that an old reader may ignore:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The inputs and outputs that the user of a network sees: name, type and shape."""
 
 from __future__ import annotations

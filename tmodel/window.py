@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a kernel walks over an image: the arithmetic that convolutions, pools, scheduler and passes share."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The package: one link for each room of the project, and what a Python program needs first.
 
 ``compile(model, arch)`` makes a ``.tmodel``, ``Session(path).run(names, feeds)`` runs it as onnxruntime would.

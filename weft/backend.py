@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ONNX backend: ``prepare``, ``run_model``, ``is_compatible``, ``supports_device``, as ``onnx.backend`` has them.
 
 Importing it costs nothing; onnx is loaded when one of its names is first asked for.

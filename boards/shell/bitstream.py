@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build a board's bitstream by Python packages alone: shell, netlist, place and route, packing, report.
 
 Everything happens in a folder beside the result, which replaces the last one only when it is whole."""

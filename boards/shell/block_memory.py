@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On-chip memory behind an AXI4 port of the machine, for boards without DRAM. The host's bus reaches it too."""
 
 from __future__ import annotations

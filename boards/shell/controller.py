@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LiteDRAM's controller of a board alone, without PHY and chip: it decides when data move, others provide them.
 
     python -m weft.boards.shell.controller BOARD FOLDER NAME=BITS...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine as a core of LiteX, for a design of the reader's own.
 
 An example::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A board's folder, which a build replaces as a whole, if all of it is what an earlier build left.
 
 Everything is made in a folder beside it. A build that is killed leaves the old folder or the new one. In the worst

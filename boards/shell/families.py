@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The open tools of each family of chips: from a shell's netlist to its bitstream."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Load a bitstream into a board, by openFPGALoader."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write a board's shell: Verilog, constraints, and ``shell.json``, which tells the host what is where.
 
     python -m weft.boards.shell.generate BOARD FOLDER ARCH CLOCK_HZ

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """openFPGALoader: where the program is, and what it needs of the system. It imports little, for ``weft doctor``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine's ports, as its surroundings see them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ports of LiteDRAM for masters narrower than the word of one command, as DDR3's is.
 
 LiteDRAM's own converter takes the data of a write before its command. LiteDRAMAXI2Native, which counts the beats that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A board's memory controller as Verilog, for the simulation of a machine alone (``controller.py`` in a process)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A board's shell for a simulator: the same bus, bridge and LiteDRAM controller, its chip as LiteDRAM's model.
 
     python -m weft.boards.shell.simulated BOARD FOLDER ARCH

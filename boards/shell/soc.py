@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shell as a LiteX design: no processor, the host is the bus's master.
 
 ::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine as a block of a Vivado block design: Verilog that names its interfaces to Vivado."""
 
 from __future__ import annotations

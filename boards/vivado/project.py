@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write a board's Vivado project: ``build.tcl`` is all that Vivado has to run.
 
 A Zynq gets a block design with its processors (``zynq.py``), other boards the LiteX shell (``boards/shell``)."""

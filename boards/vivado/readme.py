@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ``README.txt`` of a Vivado project."""
 
 from __future__ import annotations

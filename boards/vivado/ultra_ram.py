@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Put the local memory into UltraRAM, if the chip has it, by marks in the machine's Verilog for Vivado."""
 
 from __future__ import annotations

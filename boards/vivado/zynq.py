@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The block design of a Zynq: processors, resets, links, the machine, and who sees what at which address.
 
 ::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encode LIR as instructions, and these as ``.tprog`` bytes.
 
 A Configure is written only where a register's value changes, and a Repeat for repetitions, if the machine has it."""

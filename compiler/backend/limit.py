@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The least cycles that a network costs the array, and the vectors that a program really sends through it.
 
 The array takes one vector a cycle."""

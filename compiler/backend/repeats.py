@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find repetitions that a Repeat can stand for (``hw/contract/repeats.py``): a program shrinks to a few percent.
 
 A Repeat takes as much space as an instruction, so the longest repetition from each place on is always the best one."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a compilation: files, warnings, and a table of layers."""
 
 from __future__ import annotations

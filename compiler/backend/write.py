@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the files of a compiled model, with a report and warnings."""
 
 from __future__ import annotations

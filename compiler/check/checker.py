@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``weft compile --check``: the same input runs after every step, and the first step that changes the result is named.
 
 The newest product that can run is run (``runners.py``): the graph on onnxruntime, the layers in real numbers, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute layers by numpy alone: in real numbers, and bit for bit in the machine's fixed point.
 
 It is a second implementation that follows the layers' own meaning, one whole tensor after the other. It knows no tiles,

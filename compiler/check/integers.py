@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layers' constants as integers: as they are chosen, and as DRAM1 holds them."""
 
 from __future__ import annotations

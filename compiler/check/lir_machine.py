@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run LIR on the golden machine's memories, without instructions: the schedule's meaning before it is encoded."""
 
 from __future__ import annotations

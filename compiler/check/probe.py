@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure the signal to noise of every layer, with every tensor kept, on the golden machine.
 
 Arithmetic does not depend on tiling or on where tensors lie, so a program that keeps all tensors computes what the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure whether a compiled network's outputs keep their signal, on calibration inputs during compilation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the checker runs a step's product: one row for each type of product that can be run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute layers in bytes with scales by numpy alone, as ``evaluate.py`` does in fixed point."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The signal to noise of a network's outputs on a machine, without a program: its layers run in integers."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """The frontend: a model file becomes a graph."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inline choices of an ONNX model: an ``If`` with a known condition becomes the nodes of the branch that it takes.
 
 A condition is known if constants, fixed inputs and shapes determine it. Other choices stay, and are the host's."""

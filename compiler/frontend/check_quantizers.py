@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check scales and zero points of an ONNX model before shapes are inferred and constants folded.
 
 So each error message can name the node at fault."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Constant folding: nodes whose inputs are all constant become constants, if these are small enough."""
 
 from __future__ import annotations

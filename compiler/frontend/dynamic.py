@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turn dynamic quantisation into the network of real numbers behind it.
 
 Models of onnxruntime's ``quantize_dynamic`` find the scale of every activation while they run. The machine has scales,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The graph: the frontend makes it and the passes rewrite it. It is frozen; every rewrite makes a new one.
 
 Operators keep their ONNX names and meaning, so that a graph can be written back as ONNX and run after every pass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The inputs of an ONNX model: sizes that the file leaves open, values that the user fixes, and types."""
 
 from __future__ import annotations

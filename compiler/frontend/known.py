@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of an ONNX model when compiling: shapes, types and constants, found together.
 
 A known shape makes constants of the nodes that ask for it, and such a constant makes shapes known. So both are found in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Multiply-accumulates of a model's operators, as drawn: the unit of the machine's share of a network."""
 
 from __future__ import annotations

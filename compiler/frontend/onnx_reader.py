@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read an ONNX file as a graph: open sizes are set (``inputs.py``), shapes inferred and constants folded.
 
 Opsets 7 and newer are read. Differences between opsets that concern us (a number may be an attribute in one and an

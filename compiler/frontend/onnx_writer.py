@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write a graph as an ONNX model, to run it in floating point after any pass, and for the host's subgraphs."""
 
 from __future__ import annotations

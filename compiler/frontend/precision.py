@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert an ONNX model to single precision, whatever the file has; the machine's numbers follow later.
 
 Casts from one real type to another then do nothing, and become Identity."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert QOperator models to QDQ: operators on quantised tensors become operators on real numbers.
 
 They stand between DequantizeLinear and QuantizeLinear, which is what ONNX says they mean. Constants among their inputs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turn QuantizeLinear and DequantizeLinear into a graph of real numbers, in which a node FakeQuantize rounds.
 
 FakeQuantize(x) with ``scale`` and ``zero`` is DequantizeLinear(QuantizeLinear(x)): real numbers that a signed byte can

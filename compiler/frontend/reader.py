@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read a model file as a graph: ``.pb`` is a frozen TensorFlow graph, ``.tflite`` TensorFlow Lite, else ONNX."""
 
 from __future__ import annotations

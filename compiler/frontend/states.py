@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """States of a network: outputs that the next run reads as inputs, as a model's metadata says them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert a frozen TensorFlow graph (``.pb``) to an ONNX model, by tf2onnx: the extra ``tensorflow``.
 
 Names are those of the graph's nodes, without TensorFlow's ``:0``; inputs keep the graph's shapes, channels last."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert a TensorFlow Lite file (``.tflite``) to an ONNX model (``tflite/``).
 
 Quantised tensors become QuantizeLinear and DequantizeLinear. Names are those of the file's tensors, without

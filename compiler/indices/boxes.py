@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cut an image of source positions into boxes in which they grow evenly along rows and columns."""
 
 from __future__ import annotations

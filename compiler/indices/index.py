@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the elements of a tensor lie: data movement as arithmetic on index arrays, while compiling.
 
 In memory a tensor is channels x height x width. ``default_place`` gives that form of every shape: axis 1 is the

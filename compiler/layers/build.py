@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the layers (HIR) of a graph: each node opens a layer or joins the one that makes the tensor it reads.
 
 A layer stays open while its result has one reader only. Nodes may join it in this order: residual adds, one ReLU, one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the layers of an INT8 machine, whose tensors have scales.
 
 Accumulators are rounded to bytes when they are saved, and loading these bytes again does not bring the lost bits back.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Common parts of building layers: open layers, the builder's state, and tensors that are parts of others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HIR, the compiler's form of layers: a core, operations on its result in the accumulators, and a save.
 
 A second save, of the result after a ReLU, a max pool or a scaling, may follow. The core is ``mat_mul`` (a convolution

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Depthwise convolutions as passes: which taps of the kernel one MatMul takes, and how it walks along a row.
 
 A pass takes up to ``row_taps`` taps of one row of the kernel, and the same taps of up to ``kernel_rows`` rows. Its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check the HIR: every layer is whole, and what it reads was written before."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower arithmetic of tensors and constants, and piecewise linear activations, to convolutions, adds and ReLUs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which axes of a tensor of the model lie as channels, and one order in which all tensors of an operator can lie.
 
 By default axis 1 lies as channels (``index.default_place``). A row [1, 1, n] that a product of matrices made, or heads

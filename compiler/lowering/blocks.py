@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower ConvTranspose whose windows do not overlap: the pixels of a window become channels.
 
 One 1x1 convolution makes all of them. Otherwise each position in the window would be a convolution and a store of its

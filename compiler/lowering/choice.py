@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower Where with a constant mask: each tensor times its part of the mask, and their sum."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower functions of one number to lookup tables (Sigmoid, Tanh, Exp, ...).
 
 Operators of ONNX keep their names; others become a ``Function`` of several steps. The tables themselves are made once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions of one number: what is known of each, and their values as onnxruntime computes them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bring elements to where an operator needs them: by views if that is enough, else by copies through the array.
 
 A copy is a 1x1 convolution whose weights choose channels, from a View to a part of an assembled tensor; a tensor is cut

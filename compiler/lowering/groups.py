@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reduce groups of elements where they lie, to sums, means or maxima, and spread results over them again.
 
 A group is one class of channels in one class of rows and one of columns. So a tensor is normalised without moving it,

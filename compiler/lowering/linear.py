@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower convolutions and batch normalisation."""
 
 from __future__ import annotations

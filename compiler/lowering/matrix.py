@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower products of matrices with a constant matrix, and the rest of Gemm and MatMul."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower operators that move elements, to index arrays: these cost nothing at run time until an order is needed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower softmax, normalisations, and reductions that need a function by lookup table.
 
 Numbers stay small: exponentials have arguments of at most 0, and squares are of centred values."""

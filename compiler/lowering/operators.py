@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of operators that the compiler knows, one row each.
 
 The check below, the rewriting (``normalise.py``), lookup tables, layers, documentation and node tests all read it. A

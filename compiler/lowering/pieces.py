@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bring elements to where an operator needs them piece by piece: the general case of ``gather.py``.
 
 A piece is a box of output pixels that one 1x1 convolution for each source pixel makes; or one convolution for each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower pools and reductions: windows and weighted sums over pixels.
 
 Average pools, Resize and sums are linear and treat rows and columns separately. So each is one matrix over rows and one

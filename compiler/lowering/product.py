@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower products of two computed matrices.
 
 The array needs the rows of both factors as pixels and their columns as channels. Then the second factor lies as weights

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower FakeQuantize: on INT8 machines it gives the scale of a tensor, on others its range."""
 
 from __future__ import annotations

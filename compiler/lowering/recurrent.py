@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower LSTM, GRU and RNN, written out step by step.
 
 The products of all steps with the inputs are one convolution for each gate, whose pixels are the steps. A step adds the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lower Resize and Upsample. The operator itself, run on single bright rows and columns, tells what each pixel sees."""
 
 from __future__ import annotations

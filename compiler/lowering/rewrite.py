@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The graph while it is rewritten: what every tensor of the model has become, and makers of canonical nodes.
 
 Canonical tensors are 1 x channels x height x width. Besides ONNX's own Conv, Add, Mul, Relu, Clip, LeakyRelu and

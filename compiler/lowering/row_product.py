@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The product of a computed row with a computed matrix: element by element, and summed.
 
 An array loads a matrix as weights to multiply one row with it, and needs it in the order of weights for that. The SIMD

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The columns of the table of operators (``operators.py``): how one is rewritten, and what of it is supported."""
 
 from __future__ import annotations

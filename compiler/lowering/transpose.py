@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Swap the channels and pixels of a tensor, which the machine's lanes cannot do by themselves.
 
 A bit of the pixels' number and the same bit of the channels' number are exchanged by two convolutions with two taps

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Windows of convolutions and pools: one axis becomes two, padding is made explicit."""
 
 from __future__ import annotations

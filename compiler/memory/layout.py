@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decide where every Var lies while the program runs: DRAM0, both DRAMs, or pinned in local memory.
 
 Pinned Vars fill local memory from the top; below them each layer has its scratch. A Var is pinned if that lowers the

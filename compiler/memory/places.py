@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """First-fit allocation of objects that live for a range of layers, and DRAM addresses of a Var's channel tiles."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Live ranges of Vars, and their allocations in DRAM0."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check the memory plan: every object fits its memory, live objects do not overlap, and used Vars have a place."""
 
 from __future__ import annotations

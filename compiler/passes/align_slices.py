@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decide where the channels of a convolution's result lie, if later operators read slices of them.
 
 A slice that begins within a tile of lanes may touch one tile more than its channels fill, and each tile costs its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: a variance written as mean(x * x) - mean(x) * mean(x) becomes the mean of (x - mean(x)) squared.
 
 Both means are of the size of x * x, and their difference has no better binary point than they have. If the mean is ten

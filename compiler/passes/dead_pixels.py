@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: pixels that nobody reads are not computed (dead pixel elimination).
 
 Some tensors are read only in some rows and columns: by a 1x1 convolution with a stride, a slice, a crop. If these are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: a factor and an offset for each channel, after a convolution, are folded into its weights and bias.
 
 One factor after a product is folded into the convolution before the limits of one of its operands."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: normalisations of a tensor with further readers are folded into the convolutions that follow them.
 
 Before a residual network's next block stands relu(g x + b), with one g and b for each channel, of a sum x that is also

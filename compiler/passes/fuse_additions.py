@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: the sum of two convolutions becomes one convolution, so that the first result is not saved and read again.
 
 Both inputs are written into one tensor (Assemble), each from lane 0 of a tile on, and the convolution reads the

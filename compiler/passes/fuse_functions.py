@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: operators that together are a function of one number become one lookup table.
 
 So are activations as tools write them out: x * sigmoid(x), GELU as Div, Erf, Add, Mul or with a tanh, hard-swish as

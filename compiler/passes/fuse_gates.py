@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: x times a limited line of itself, such as a hard swish, becomes one operation on a convolution's result.
 
 x * clip(a x + b, 0, m) is z * clip(z + b / s, 0, m / s) with z = s x and s the root of a. The factor s goes into the

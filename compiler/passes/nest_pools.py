@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: among max pools of one tensor with stride 1, a larger one becomes a pool of a smaller one.
 
 The maximum over 9 pixels is the maximum of 5 maxima over 5. Networks that pool an image at several sizes side by side

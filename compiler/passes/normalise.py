@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: bring every operator into canonical form, every tensor with shape 1 x C x H x W.
 
 Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add and Mul of two tensors;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: keep the nodes that the outputs need, in an order that the network alone decides.
 
 Files of the same network list its branches in any order; what is compiled must not depend on that."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: choose how the host packs inputs with fewer channels than lanes, if that makes their convolution faster."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the elements of the network's inputs lie: each input lies as the first operator that computes wants it.
 
 The host packs the inputs, so that any order is free. What an operator wants is known at once if it has an order of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: the maximum over windows of a concatenation becomes the concatenation of its parts' maxima.
 
 So each part's pool joins the layer that makes the part. A concatenation that only pools read is never made: its parts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass for INT8 machines: a FakeQuantize becomes the scale of the tensor before it.
 
 Rounding twice in the same way is done once. If a tensor has a scale already and another is wanted, a copy of it is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The eight-bit scales of a network's file, once no operator states them any more."""
 
 from __future__ import annotations

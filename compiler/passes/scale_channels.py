@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass for INT8 machines: a tensor times a number for each channel is scaled by the requantizer.
 
 Squeeze and excitation has such gates. The SIMD unit multiplies bytes to a byte, but an exact product has more bits and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check: tensors that the machine's DRAM0 cannot hold are refused before anything of their size is made."""
 
 from __future__ import annotations

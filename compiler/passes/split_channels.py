@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: a convolution of which others only choose channels makes what each of them chooses.
 
 A product with queries, keys and values in one matrix is then three, and each lies where its reader wants it."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass: functions that vary over a wide range of positive arguments become sums of functions over parts of it.
 
 1 / sqrt(x) over 0.001 .. 1 in one table has hardly a key where it bends, and no binary point serves both ends. So each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways to pack the image of a thin first layer (``tmodel/packing.py``)."""
 
 from __future__ import annotations

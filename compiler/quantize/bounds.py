@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mathematical bounds of tensors: what a value can be, whatever the network's inputs are.
 
 Calibration sees only some inputs. The result of a sigmoid, a softmax or a clip is bounded for all of them, and a tensor

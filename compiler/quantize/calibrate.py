@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calibration: the graph runs in floating point on sample inputs, which gives the range of every tensor."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choose binary points: as large as ranges allow, lowered where a layer's accumulators have no room for them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choose the quantization parameters of an INT8 machine's layers (``scales.py``), given a scale for every Var.
 
 Weights have a scale for each output channel. Weights that are whole multiples of a scale already, as in a quantised

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lay out Consts: weights, biases and SIMD operands as vectors of DRAM1, in the order in which layers read them.
 
 The weights of a mat_mul layer are cut into tiles of lanes x lanes, one for each output tile, input tile and tap of the

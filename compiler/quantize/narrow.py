@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Narrow the ranges of INT8 tensors: some extreme values may saturate, so that all others get finer steps."""
 
 from __future__ import annotations

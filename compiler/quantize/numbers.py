@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The common interface of fixed-point and affine parameters: how numbers are stored, loaded and requantized.
 
 Tiling, scheduler, backend and the checker know no more of number schemes than this."""

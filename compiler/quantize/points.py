@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixed-point parameters: a binary point for every Var, for weights and accumulators of every layer, and shifts.
 
 A scalar v at point p is the integer v * 2**p. Activations at px and weights at pw meet in the accumulators at pa = px +

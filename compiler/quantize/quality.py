@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The limit below which results are too poor to be of use."""
 
 POOR_DECIBELS = 20.0

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Affine parameters: the scales and zero points of an INT8 machine.
 
 A Var holds bytes (``TensorScale``). A layer's accumulators hold whole numbers of a scale of their own for each channel.

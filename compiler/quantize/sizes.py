@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes of tensors' values, for passes that need them before layers exist."""
 
 from __future__ import annotations

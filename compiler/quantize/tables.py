@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lookup tables: a function as straight pieces around evenly spaced keys.
 
 ``Lookup`` gives the distance to the nearest key, the value there and the slope there; the result is value + distance *

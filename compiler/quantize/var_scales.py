@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choose a scale and a zero point for every Var, from ranges and from the network's file.
 
 Vars that copy each other's bytes form a group with one scale; a Var that negates another one has the same steps. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Count the useful multiply-accumulates of the array."""
 
 from __future__ import annotations

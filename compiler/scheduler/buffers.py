@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A layer's buffers in local memory: what each step needs, retained while a later step needs it again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Emission: the steps of one layer as LIR, one after another; interleaving (``interleave.py``) overlaps them."""
 
 from __future__ import annotations

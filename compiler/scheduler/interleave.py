@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interleaving: sort operations by the cycle in which they would start on a machine with endless queues.
 
 The machine takes instructions in order and its queues are short, so a program is fast when each instruction stands

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Refuse programs that are too long to be loaded, as soon as their length is known.
 
 The limit is the loader's, the same for the golden machine, RTL and boards; a board may have less room, which its driver

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step needs in local memory: its buffers, and the loads that fill them."""
 
 from __future__ import annotations

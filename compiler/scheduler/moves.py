@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies between local memory and the other memories, with the fewest DataMoves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The free vectors of one memory. The least recently freed ones are handed out first, so loads rarely wait."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scheduler: layers become one list of LIR operations, each layer with the tiling that was chosen for it."""
 
 from __future__ import annotations

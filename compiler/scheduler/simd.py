@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SIMD work on tiles in the accumulators: max pools, upper limits, leaky ReLUs. It needs one register."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps of a layer: output tiles x groups of output channel tiles, each over groups of input channel tiles."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Candidate tilings of a layer, as columns of arrays, so that one formula scores them all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The memory that tilings need, the vectors that they move, and a model of the cycles that they cost.
 
 The cost counts cycles of the array and of the DRAM channels. Transfers overlap with computing if there are two buffers

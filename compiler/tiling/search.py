@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Search for tilings: every candidate that fits is scored with a small cost model, and the cheapest is taken.
 
 The cost of a candidate depends on the layer's form and on which of its Vars are pinned in local memory. The size of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A layer as tiling and scheduler see it: channel tiles and pixels, places of its tensors, sizes of its parts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turn boxes of vectors into walks that one instruction can do: rows x size, with strides and pitches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The weight tiles of a layer as arrays: for any group of them the part of the kernel, and the vectors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The judge: what choices cost, to the cycle, of a whole part of a network or of the few layers that they change.
 
 A candidate that changes some layers is compared with what it changes in a window: these layers and one on either side,

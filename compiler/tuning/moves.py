@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Moves: other choices near some choices. A move changes one thing of one layer, or of one tensor that it uses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tuning a network: its parts as problems, the search, and what was found, kept by content."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The search: rounds of moves, judged side by side, of which those that save cycles are kept together.
 
 A round draws ``ROUND`` moves from what is best so far and judges each in its window (``judge.py``). Those that save

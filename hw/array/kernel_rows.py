@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Depthwise MatMuls over several rows of the kernel: what each row of taps reads of local memory, and when."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LoadWeight with two rows a cycle: one for the upper part of the column of shadow weights, one for the lower part."""
 
 from __future__ import annotations

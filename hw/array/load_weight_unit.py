@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LoadWeight: vectors of local memory are shifted into the array's shadow weights, last address first."""
 
 from __future__ import annotations

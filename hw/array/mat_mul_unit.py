@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MatMul: vectors of local memory go through the systolic array, and the sums into the accumulators."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A multiplier with its registers: the contents of one DSP block of an FPGA."""
 
 from __future__ import annotations

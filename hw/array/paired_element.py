@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A processing element of two neighbouring columns, which compute both products in one DSP block."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two multipliers and the register of their sum: the contents of one DSP block of a Xilinx chip."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A processing element of the systolic array, and its place in the column of shadow weights."""
 
 from __future__ import annotations

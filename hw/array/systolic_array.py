@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The systolic array: weight-stationary, one vector in and one vector out a cycle."""
 
 from __future__ import annotations

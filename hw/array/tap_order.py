@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Depthwise MatMuls: which taps of a result count, and how results lag behind the vectors that are requested."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Depthwise MatMuls in the array: each column meets its own lane, in the rows that hold its taps."""
 
 from __future__ import annotations

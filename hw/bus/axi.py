@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AXI4, AXI4-Lite and AXI4-Stream as Amaranth streams, and how they become named Verilog ports.
 
 Each channel is a stream whose payload has the standard field names. All signatures are written as the master (for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The AXI4-Lite slave with the control and status registers of ``csr.py``."""
 
 from __future__ import annotations

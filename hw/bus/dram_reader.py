@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DRAM reader: DataMove from DRAM to local memory."""
 
 from __future__ import annotations

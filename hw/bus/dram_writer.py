@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DRAM writer: DataMove from local memory to DRAM."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One AXI4-Lite slave port for the pages of registers of several cores."""
 
 from __future__ import annotations

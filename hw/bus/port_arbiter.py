@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several cores behind one memory port."""
 
 from __future__ import annotations

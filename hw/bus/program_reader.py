@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs from memory: an AXI4 read master that delivers the beats that the instruction stream would."""
 
 from __future__ import annotations

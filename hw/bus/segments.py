@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What DRAM readers and writers share: from operations to contiguous segments of DRAM."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The registers of a system of several cores (``SYSTEM_REGISTERS`` of csr.py)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One frozen description of a machine, read from a ``.tarch`` file (docs/machine/parameters.md).
 
 Everything that follows from the parameters (byte sizes, bank depths, instruction widths) is derived here, in

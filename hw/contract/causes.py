@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Causes of a machine's stop: the numbers that the status registers show, and their texts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The control and status registers behind the AXI4-Lite slave (docs/machine/registers.md, "Control registers").
 
 This table is the one register map: drivers, test bench, C header and ``hw/bus/csr_slave.py`` read it. Offsets are in

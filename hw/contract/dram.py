@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of the memory behind a machine's DRAM ports: the numbers that decide how long accesses take.
 
 Boards name such a model, and estimator, simulation, compiler and reports read it. Times are in cycles of the machine,

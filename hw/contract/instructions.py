@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of instructions (docs/machine/instructions.md).
 
 ``OPERATIONS`` says for each opcode its flags and which field lies in which operand. Encoder, decoder, disassembler,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The instruction set of one machine: how wide its operands are; constructors, encode, decode, disassemble.
 
 An instruction is a little-endian integer of whole bytes, from the top: opcode (4), flags (4), operand 2, operand 1,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The row of the table of architecture keys. The table itself is the fields of ``Arch`` (arch.py).
 
 Limits and refusals, ARCH_HASH, the check of a model against a machine, what the explorer shares between machines, and

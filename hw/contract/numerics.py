@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixed-point arithmetic of the machine, bit for bit (docs/machine/number-schemes.md, "Fixed point").
 
 All functions take and give integers (Python ints or numpy arrays); a scalar of value v at binary point p is the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packing of two products into one DSP block: weights of two neighbouring columns share the wide factor.
 
 The other factor is the activation. A program's meaning does not depend on it."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Configure registers that a machine has: width, value after reset, and what each is for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The registers that Configure writes: their numbers, and the row that describes one.
 
 ``register_table.py`` says which of them a machine has, and how wide they are."""

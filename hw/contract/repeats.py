@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Expansion of Repeat, which stands for instructions that go on as earlier ones did.
 
 See docs/decisions/small-programs.md. Every instruction is a *step* from the latest one of its kind: opcode, flags and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layout of a performance sample's word (docs/machine/samples.md).
 
 The sampler, decoders of samples and the C header read it."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A system of machines: its cores, the memory ports that they share, and the places of their registers.
 
 An ``Arch`` describes one core and says how many there are. A system of one core is that core, with ports of its own."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cycle counts and depths that blocks promise each other. Blocks, their tests and the estimator read them here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of execution units: the operations that each takes and the ranges of memories that it touches.
 
 The interlock, the core and the decoder's dispatch are built from it."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Walks: the vectors of one memory that an operand of an instruction names, in the order of visits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conditions under which an instruction is illegal: the hardware's statement of ``Cause``."""
 
 from __future__ import annotations

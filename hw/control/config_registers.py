@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The registers that Configure instructions set: those of the original, and those that Weft adds."""
 
 from __future__ import annotations

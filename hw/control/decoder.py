@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The decoder takes instructions and gives decoded ones, one a cycle; it stops before an illegal one.
 
 It has five stages. *Read*: it holds an instruction and its number, and the faults of its form, found on the way in;

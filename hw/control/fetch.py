@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From beats of the instruction stream to instructions."""
 
 from __future__ import annotations

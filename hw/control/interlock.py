@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interlock keeps the sequential meaning: an operation starts when earlier ones that conflict with it are done.
 
 For every unit a *tracker* remembers the address ranges of its operations that were issued and are not done. A new

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The decoded instruction, which the decoder gives the interlock, and how a unit's operation is made of it."""
 
 from __future__ import annotations

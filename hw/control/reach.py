@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far an operation reaches: the arithmetic of last addresses."""
 
 from __future__ import annotations

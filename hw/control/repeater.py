@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the words of a program to the instructions that they stand for: ``hw/contract/repeats.py`` in hardware."""
 
 from __future__ import annotations

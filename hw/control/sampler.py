@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Performance samples (docs/machine/samples.md)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status of a machine: the supervisor finds it out, the core hands it on, the control registers show it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor watches the machine: running, idle, done, stopped by an error, timeout, tracepoint, counters."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trace port: when each operation is issued, started and finished. Simulation reads it; the product has none.
 
 Units work in order, so an operation needs no number: the n-th ``started`` and the n-th ``finished`` of a unit belong

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operations of one unit that were issued and are not done, and which of them a new operation has to wait for."""
 
 from __future__ import annotations

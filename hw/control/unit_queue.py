@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operations that wait for their unit, and the memory that keeps them."""
 
 from __future__ import annotations

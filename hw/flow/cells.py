@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The counts that cells of a mapped netlist add to: look-up tables, flip-flops, multipliers, block RAMs."""
 
 from __future__ import annotations

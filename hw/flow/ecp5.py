@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Place and route for the ECP5, and what its synthesis needs beyond yosys."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Place and route for Gowin's chips."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which memories of a machine become block RAM, and how many blocks: as yosys maps a memory with a read and a write."""
 
 from __future__ import annotations

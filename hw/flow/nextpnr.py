@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """nextpnr as a Python package, one for each family of chips."""
 
 from __future__ import annotations

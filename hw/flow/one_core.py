@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cores are alike: Amaranth writes a module for each instance, and all cores but the first are left out again here.
 
 This is done in RTLIL, before yosys makes Verilog of it: what reads it, a simulator's compiler above all, has that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine as other tools take it: a FuseSoC core file, and a Tcl script with which Vivado packages it as IP-XACT."""
 
 from __future__ import annotations

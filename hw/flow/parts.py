@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chips that counts are compared with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Texts about a machine for a user or a driver: tables of its ISA, a C header, a summary for JSON.
 
 All of it is generated from ``instructions.py``, ``registers.py``, ``csr.py`` and ``samples.py``; nothing here knows

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The prediction of what a machine takes of a chip: a linear model of each block, fitted to yosys' counts.
 
 ``scripts/fit_resources.py`` synthesises the blocks of several machines and writes ``resources.json``. Look-up tables

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of an ECP5 that hold fixed, empty tables, so that the placer leaves room for the wires of a design.
 
 nextpnr 0.11 packs a design into as few tiles as it can, each filled to three quarters, and has no option for less. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the time goes on an FPGA, from the delays (SDF) that nextpnr writes: the longest paths by group of registers.
 
 nextpnr's own report names one path. A machine is slow in some ten places at once, and each placement takes minutes.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthesis of a machine: yosys counts for Xilinx 7, ECP5 and Gowin, and the netlist.
 
 It needs the Python packages of the extra ``synth``. Counts come from yosys alone. No place and route for Xilinx is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine as one synthesizable Verilog file."""
 
 from __future__ import annotations

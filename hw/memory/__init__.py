@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Local memory and accumulators, and the units that move between them."""

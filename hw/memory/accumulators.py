@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Accumulators: interleaved banks, each a pipeline that reads, adds, saturates and writes one vector a cycle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The activation tables, in which a move out may look its bytes up, on machines that have them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What banked memories share: addresses interleaved over banks on their low bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The input rescaler: it turns the scalars that units write to the accumulators into accumulator values."""
 
 from __future__ import annotations

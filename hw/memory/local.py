@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Local memory: interleaved banks of one read and one write port each, shared by round robin."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DataMove from local memory into the accumulators, replacing or accumulating."""
 
 from __future__ import annotations

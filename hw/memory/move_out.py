@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DataMove from the accumulators to local memory, with ReLU when asked."""
 
 from __future__ import annotations

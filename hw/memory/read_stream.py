@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory rows as a stream with back-pressure: addresses with a tag in, rows with the same tag out."""
 
 from __future__ import annotations

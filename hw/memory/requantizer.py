@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The requantizer: it turns accumulator rows that units read into scalars, with ReLU when asked.
 
 On INT8 machines the move_out unit requantizes by itself, and gets its rows as they are."""

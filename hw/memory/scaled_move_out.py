@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The move_out unit of INT8 machines: DataMove from the accumulators, LoadScale and LoadActivationTable."""
 
 from __future__ import annotations

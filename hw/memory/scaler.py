@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scaler of INT8 machines: from accumulators to scalars by bias, multiplier, shift and zero point of every lane."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Round-robin choice among requests, combinational, with a registered memory of who was served last."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shift registers: without a reset they become SRLs on Xilinx, elsewhere and with a reset plain flip-flops."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hardware twin of ``numerics.py``: the same functions as Amaranth expressions, combinational.
 
 Every function takes and gives signed values and spells its widths out, since Amaranth cuts what is too wide

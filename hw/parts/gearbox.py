@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Between words of different sizes: beats and vectors, beats and instructions."""
 
 from __future__ import annotations

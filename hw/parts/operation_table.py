@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operations of every unit: each field's shape, and where it comes from.
 
 A unit's queue keeps what the decoder gave (``queued``: flags, operands, sizes, registers). A field of the unit's

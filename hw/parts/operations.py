@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Macro-operations: what the decoder hands to the queue of each unit. Here are only their layouts.
 
 A *walk* visits rows outer, vectors inner: row r, vector k is base + r x pitch + k x 2**stride_log2."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layouts of vectors, and the signatures of memory ports as the client sees them.
 
 A request is a stream: it is taken in the cycle in which valid and ready are high. Memories answer reads in order, a

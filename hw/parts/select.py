@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choosing among values: by a one-hot grant, by number, and the first of several."""
 
 from __future__ import annotations

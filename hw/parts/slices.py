@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handshakes cut by registers: what the architecture key ``register_slices`` puts between a machine's blocks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns sizes and walks into a stream of addresses, one a cycle, rows outer, vectors inner."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ALUs of all lanes: every SIMD operation but Lookup."""
 
 from __future__ import annotations

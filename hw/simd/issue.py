@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate of the SIMD pipeline: a micro-operation enters when what it reads has been written."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the iterations of a SIMD loop may overlap."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lookup: tables of each lane over evenly spaced keys, and the engine that fills them from local memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Micro-operations of the SIMD pipeline: one instruction of one iteration, with its addresses worked out."""
 
 from __future__ import annotations

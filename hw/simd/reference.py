@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """References of the SIMD blocks in numpy: one operation, one lookup, and a whole sequence of operations."""
 
 from __future__ import annotations

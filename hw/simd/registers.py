@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SIMD registers, and their copies for iterations in flight."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the SIMD unit's operations to micro-operations: plain ones as they are, loops unrolled in the best order."""
 
 from __future__ import annotations

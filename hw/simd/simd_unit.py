@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SIMD unit: plain instructions, loops and table loads, on the accumulators."""
 
 from __future__ import annotations

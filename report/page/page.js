@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 "use strict";
 // The page: reads the data, says it in words, draws what comes into view, and keeps one layer chosen in all pictures.
 

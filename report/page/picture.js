@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 "use strict";
 // The network as a column of boxes; what does not read the box above it is joined by a curve at the right.
 

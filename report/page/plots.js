@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 "use strict";
 // What plotly draws. Colours are Okabe and Ito's, which colour-blind people tell apart; of so many some need stripes.
 

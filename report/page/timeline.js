@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 "use strict";
 // The operations of each unit as sorted columns, and what a picture of some of them needs: pure functions.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 "use strict";
 // Pictures are drawn when they come into view, and again when what they show has changed: loading the page draws none
 // that nobody sees.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory and registers at byte addresses, over a link that may lose, double or damage what it carries.
 
 LiteX's links answer no write and have no check sums, so the bridge checks for itself (docs/decisions/host-link.md):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the ``shell.json`` of a board that answers, among those that ``weft board build`` left.
 
 The machine's registers say which board its bitstream is for (BOARD) and which machine it is (ARCH_HASH)."""

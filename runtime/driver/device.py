@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``Device``: what a user opens, loads a model into, and runs images on; the same for every machine.
 
     with Device.open("serial:auto") as device:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts a board's DRAM from the host: the chip's mode registers, read leveling, memory test.
 
 LiteDRAM's controller has no processor here to do so. Until it has the chip, the host gives the chip's commands by

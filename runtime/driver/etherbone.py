@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Etherbone over UDP, as LiteEth answers it: one record in a packet, addresses and data of 32 bits.
 
 A packet is a header, a record's header with the numbers of writes and reads, and for each of the two a base address and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines behind a bridge, as targets of a device string."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a machine's registers and memories are, for the host's side of the bridge and for the machine's ports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registers and memory that this processor sees: a Zynq, through /dev/mem or UIO and one contiguous buffer.
 
 The buffer is one of u-dma-buf (its physical address and size are in /sys), or reserved memory whose address and size

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The memory that a model needs on a device, and the part of it that its program writes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine behind control registers and memories that a bridge reaches: boards, and the simulated one alike."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the machine on a serial line: which port, and which rate, by reading the register IDENTITY."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words that a bridge has written and must keep in memory."""
 
 from __future__ import annotations

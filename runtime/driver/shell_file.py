@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file ``shell.json``: what the driver must know of a board's shell; it is made with the bitstream.
 
 ``boards/shell/generate.py`` writes it."""

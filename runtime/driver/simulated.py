@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated machine as the far end of a bridge: registers by its AXI4-Lite port, memories in place."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Device strings: how each kind of machine is opened and reached.
 
 ``KIND:PLACE?OPTION=VALUE&...``; what is allowed is in the table ``KINDS``. The modules of a link are imported when one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of transports, which carry words to a remote bus and back, right or wrong; see ``bridge.py``."""
 
 from __future__ import annotations

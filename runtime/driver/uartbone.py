@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """UARTBone: LiteX's bridge from a serial line to the bus.
 
 A command is one byte (1 writes, 2 reads, to rising addresses), the number of words, the word address and, for a write,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AXI4 slave memory on the simulator's side, backed by a file (dram.cpp). For simulation only.
 //
 // * INCR bursts, answered in order, up to 16 in flight each way, one beat a cycle both ways at once.

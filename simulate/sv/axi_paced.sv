@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An AXI4 port of the machine on a board's memory controller, for simulation: the controller says when each channel
 // moves, and the file behind axi_dram.sv (dram.cpp) holds the data.
 //

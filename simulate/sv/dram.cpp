@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The storage behind axi_dram.sv: one sparse file per port, mapped MAP_SHARED, so that the Python process which
 // started the simulation fills and reads it in place.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulator's main loop: cocotb on Verilator, with the clock made here.
 //
 // A clock from cocotb costs Python time at every edge, one from SystemVerilog a coroutine resumption; here it is a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the events of the machine's trace port (sim_top.py) to a file: 16 bytes each, as simulate/trace.py reads them.
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sums of a pair of columns, taken apart, as a block of its own."""
 
 from __future__ import annotations

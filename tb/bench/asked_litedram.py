@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The estimator's model of LiteDRAM with one master that asks for little: it tells when what is taken."""
 
 from __future__ import annotations

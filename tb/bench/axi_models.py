@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AXI4 memories behind the masters of a block, and the rules that a master must keep.
 
 The memories are models of a block's bench. They take ``rng`` and ``rate``, the chance of each channel to move in a

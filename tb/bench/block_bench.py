@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run one block in Amaranth's simulator, cycle by cycle, from plain Python.
 
 ``simulate`` calls, in every cycle, ``drive`` of each model (which sets inputs), then ``watch`` (which reads outputs,

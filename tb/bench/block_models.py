@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of what stands around a block in its bench: streams that offer and take, memories that answer, steps.
 
 In every cycle a model drives, then watches (``block_bench.py``)."""

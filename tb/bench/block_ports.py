@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ports of a block in Amaranth's simulator by their dotted path (``i.payload``), and their values as integers.
 
 ``to_bits`` and ``from_bits`` translate structures."""

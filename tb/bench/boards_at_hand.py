@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of boards on serial ports and on the network, in the place of those that the driver would open."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damages of a schedule's file: each changes one thing at a place that a seed draws, and says how it must be told.
 
 A damage takes a file's values, which it changes, and a random generator. It returns what a fault must name: rule, core,

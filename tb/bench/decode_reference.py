@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the hardware's decoder must hand on for a program: the golden decoder and checks, without the machine behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LiteDRAM's registers, a PHY with windows of its own and its chip: what the host's start of a board's DRAM sees.
 
 ``BoardModel`` puts the golden machine behind them: a whole board, whose memory holds nothing until it was started."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of the two ECP5 blocks that yosys has none of, in the modes that our synthesis asks for and in no other.
 
 They follow the manufacturer's usage guides (memory: FPGA-TN-02204, DSP: FPGA-TN-02205). ``unmodelled`` says whether a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A mapped ECP5 netlist (yosys's JSON) as Verilog that a simulator reads quickly.
 
 Tables, multiplexers and flip-flops, four fifths of all cells, become expressions and clocked blocks; carry chains and

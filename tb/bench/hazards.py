@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which operations must keep their order, written out by hand: nothing of the machine is read here.
 
 The hardware takes the same from ``units.py``. Tests, the interlock's model and the proofs take it from here, so that a

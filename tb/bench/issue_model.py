@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The units as the interlock sees them: they take operations, run for a random time, and pulse ``done`` in order."""
 
 from __future__ import annotations

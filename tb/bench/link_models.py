@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Far ends of a link, as LiteX has them, with memory and with a line that loses, doubles, flips and is cut.
 
 Time is virtual: waiting costs nothing. Every fault is drawn from a seed.

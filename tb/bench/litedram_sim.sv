@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LiteDRAM's controller with two AXI4 masters that ask at random, recorded cycle by cycle for the estimator's model.
 // A line a cycle, a number for each of: ar valid, address, beats, taken; aw the same; w valid, last, taken; r ready,
 // taken; b taken; of master a, then b; at last the refresh timer's count.

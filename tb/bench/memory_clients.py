@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients of a block's memory ports and the sequential memory they are judged by (for ``block_bench.simulate``)."""
 
 from __future__ import annotations

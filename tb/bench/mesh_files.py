@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules of a small network on 2 x 2 cores, written by hand for tests, in both dialects of the format.
 
 It shares nothing with ``schedule/``: plain dictionaries, from the format's description and from what published files

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks around the accumulators with what stands between them, so that a test sees rows of accumulators."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated machine on the memory controller of a board, LiteDRAM's own Verilog, and the estimate of the same."""
 
 from __future__ import annotations

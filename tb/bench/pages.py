@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands that pages tell to type, and whether the command line knows them.
 
 A command stands in an indented or fenced block, or between backquotes in a sentence. In a block it has to be whole; in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cocotb test that lets ``litedram_sim`` record for so many cycles."""
 
 import os

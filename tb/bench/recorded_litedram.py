@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings of LiteDRAM's own Verilog with random masters, cycle by cycle."""
 
 from __future__ import annotations

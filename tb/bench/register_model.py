@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The golden machine behind a register map and one memory: what a driver sees of a board, word by word."""
 
 from __future__ import annotations

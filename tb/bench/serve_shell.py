@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cocotb test that carries bytes between a simulated shell's UART and another process (simulated_shell.py)."""
 
 import os

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A board's shell with its UART as words of up to eight bytes: cocotb acts once a word, not once a byte.
 module shell_sim (input clk);
   logic rst = 1;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A board's whole shell under Verilator, as a serial line that the driver opens."""
 
 from __future__ import annotations

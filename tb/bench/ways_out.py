@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Texts of the sources that tell the user what to type: commands, options, and the examples of the helps."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model of the DSP block of UltraScale chips, which yosys has none of.
 
 It has the mode that our synthesis asks for and no other. It follows the manufacturer's user guide (UG579)."""

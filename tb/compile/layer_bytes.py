@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers in bytes against onnxruntime, which does not fuse what files round: each layer reads what onnxruntime made.
 
 Where a file has weights as real numbers onnxruntime computes with those that the machine holds in their place.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page docs/operators.md and the outcomes in docs/data/onnx_nodes.csv, made from the ONNX backend's node tests."""
 
 from __future__ import annotations

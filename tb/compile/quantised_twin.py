@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantised twins of float networks, as onnxruntime's static quantiser makes them, and the small networks of the tests.
 """
 

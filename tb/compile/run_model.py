@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Helpers: small ONNX models in a few lines, compiled, run on the golden machine, compared with onnxruntime."""
 
 from __future__ import annotations

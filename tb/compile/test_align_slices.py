@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slices of a convolution's channels that begin at a lane 0 of their own, where that costs no tile."""
 
 from __future__ import annotations

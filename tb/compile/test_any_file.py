@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files as tools write them: open sizes, shapes that are computed, integers, casts, other precisions and opsets."""
 
 from __future__ import annotations

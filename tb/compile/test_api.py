@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python interface: weft.compile, weft.Session as onnxruntime's, the ONNX backend."""
 
 from __future__ import annotations

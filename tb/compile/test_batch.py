@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``--cores batch``: every image has a core of its own and the words that one core gives it, and is refused what cannot
 be so."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark: its networks are those of the published topologies, its results what was measured."""
 
 from __future__ import annotations

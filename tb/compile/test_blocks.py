@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks of today's networks, whole on the machine: attention with softmax, normalisations, activations as tools write
 them out."""
 

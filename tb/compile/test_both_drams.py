@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors whose even channel tiles lie in DRAM0 and whose odd ones lie in DRAM1, behind the constants."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What mathematics bounds has room for its bound, whatever calibration saw (``compiler/quantize/bounds.py``)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Broken ONNX files (``broken_models.py``): refused by a message, or compiled into a program that is right, or with a
 warning that numbers are lost; never a traceback, never a hang."""
 

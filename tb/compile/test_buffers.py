@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory handed out by the scheduler: never twice, longest out of use first, and always enough for what fits."""
 
 from __future__ import annotations

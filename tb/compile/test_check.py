@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``weft compile --check``: nothing differs where all is well; a step broken on purpose is the one that is named."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AffineParams: layers of bytes are compared with onnxruntime, which gets equal inputs and does not fuse what files
 round."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Concatenations over channels: of tensors that are assembled themselves, and of parts that leave lanes unused."""
 
 from __future__ import annotations

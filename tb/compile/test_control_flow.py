@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choices and loops of a network: made by the compiler where it knows them, run by the host where it does not."""
 
 from __future__ import annotations

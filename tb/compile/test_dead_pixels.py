@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pixels that nobody reads are not computed: what remains is the same network, and no larger than it has to be."""
 
 from __future__ import annotations

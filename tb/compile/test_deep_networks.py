@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What keeps noise small that deep networks add up: headroom, partial sums, ends of tables, rounded weights."""
 
 from __future__ import annotations

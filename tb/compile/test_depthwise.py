@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Depthwise convolutions in passes: every tap meets every pixel once, and networks of them mean the same."""
 
 from __future__ import annotations

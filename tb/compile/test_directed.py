@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Directed cases for what else one network among many would meet by chance: exact numbers where there are any."""
 
 from __future__ import annotations

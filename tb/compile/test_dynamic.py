@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks of dynamic quantisation, as onnxruntime's own tool writes them: the network of real numbers behind them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every refusal says what, found, allowed and the way out, and names the node."""
 
 from __future__ import annotations

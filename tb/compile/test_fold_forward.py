@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Normalisations of sums that others read too go into weights and biases, or stay where that cannot be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a network ends (--end), channels-last inputs, and TensorFlow files on a machine without TensorFlow."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sums of two convolutions become one, over both inputs or with the weights of both."""
 
 from __future__ import annotations

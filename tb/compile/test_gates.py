@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tensor times a limited line of itself, as hard swishes are written: one operation behind its convolution."""
 
 from __future__ import annotations

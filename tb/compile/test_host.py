@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--host-fallback: what the machine refuses runs on the host, wherever it stands; the table says where and why."""
 
 from __future__ import annotations

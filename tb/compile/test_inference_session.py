@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """weft.InferenceSession beside onnxruntime's own: the same script, the same words, close numbers."""
 
 from __future__ import annotations

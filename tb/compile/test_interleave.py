@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interleaving changes the order of operations, never what they leave in memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the rows of the key table claim: how far a key reaches into what the compiler makes, and into the time it takes.
 
 A digits network on a machine and on one that differs in a single key. A row that claims too little fails here.

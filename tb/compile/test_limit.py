@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The array's limit of a network as drawn, and the vectors that a program sends through it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LIR prints and parses; the verifier finds planted mistakes; what the backend writes is what the LIR says."""
 
 from __future__ import annotations

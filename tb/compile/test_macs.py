@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Multiply-accumulates: as drawn they are the same to everybody, and the array does no more of them than it can."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole trained networks on the golden machine: the float network's answer on every image, 40 dB or more."""
 
 from __future__ import annotations

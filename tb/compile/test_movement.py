@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators that move elements, arithmetic of tensors, lookup tables: on arrays whose lanes do and do not divide."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of weft estimate lead back to the nodes of the network's file."""
 
 from __future__ import annotations

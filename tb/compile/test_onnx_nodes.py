@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ONNX backend's own node tests: some here, all of them with ``make test-onnx``, which also checks the table."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators one by one against onnxruntime: sizes that do not divide, strides, pads, dilations, small memories."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Thin inputs are packed by the host: taps of the first kernel lie in lanes."""
 
 from __future__ import annotations

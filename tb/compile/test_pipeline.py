@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pipeline as a whole: determinism, dumps, names, files, residency, the original's manifest."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Planning of memory: its work grows with the layers, and what it leaves out changes no plan."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Products of matrices that are both computed: against onnxruntime, on machines where they fit and where they split."""
 
 from __future__ import annotations

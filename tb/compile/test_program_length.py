@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program that the loader would refuse is refused by the compiler, early, with a way out that works."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantised ONNX files: read as the network that they are, compiled for machines of fixed point, refused with a reason.
 """
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantised networks on an INT8 machine: every layer gives the bytes that onnxruntime gives of the same inputs, and
 the whole answers as it does."""
 

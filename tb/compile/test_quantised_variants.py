@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantised networks as tools write them: opsets, types of bytes, scales per tensor and per channel, operators."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random small networks by the rule of ``network_rule.py``, on roomy machines and on some that have to split.
 
 ``make test`` runs a handful on each machine, ``make test-all`` a thousand; ``scripts/random_networks.py`` runs as many

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random small networks, quantised by onnxruntime, by the rule of ``byte_networks.py``: read, given scales, computed
 layer by layer. ``make test`` runs forty, ``make test-all`` five hundred; ``scripts/random_networks.py --arch int8`` as
 many as wanted."""

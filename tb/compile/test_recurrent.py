@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LSTM, GRU and RNN, written out step by step, against onnxruntime."""
 
 from __future__ import annotations

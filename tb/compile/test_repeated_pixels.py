@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pixels that are repeated (Resize by whole factors, a gate for every channel) and products with a constant factor."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled programs as Repeats: the same instructions, in a few percent of the bytes, whatever ran before."""
 
 import time

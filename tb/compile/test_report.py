@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signal to noise of every layer, and what `weft compile --report` writes."""
 
 from __future__ import annotations

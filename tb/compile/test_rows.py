@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks whose tensors have one row, as streams have: a row times matrices, states carried on, attention of one token
 to those before it. Against onnxruntime, and in few layers: nothing is moved element by element."""
 

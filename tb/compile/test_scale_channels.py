@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gates of channels in bytes, as squeeze and excitation has them: the multipliers with which results leave."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers of bytes with scales: from the layers to the program on the golden machine nothing changes the result,
 whatever the scales are."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the scheduler makes of a layer: few instructions where few will do, and tiles that keep the array busy."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every trained float model of ../shared/models on the golden machine: 45 dB on every image, top-1 that of float.
 
 A Softmax is judged by what it makes of the machine's own logits, and these by float. Of two classes of probabilities p

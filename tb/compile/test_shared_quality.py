@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How good the numbers of ../shared/models are beside those of others: float, and the original hardware's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TensorFlow Lite files that people download, compiled as they come and run on the golden machine, against LiteRT."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies as walks: every vector once and in order, in as few instructions as the axes allow. So SIMD bodies too."""
 
 from __future__ import annotations

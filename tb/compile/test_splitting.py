@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers on memories that hold next to nothing: they are split until they fit, or the refusal names the least."""
 
 from __future__ import annotations

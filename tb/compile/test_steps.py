@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps: what each needs is there before it, what it makes prints itself, and what runs is the newest product."""
 
 from __future__ import annotations

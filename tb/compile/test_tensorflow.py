@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frozen TensorFlow graphs against TensorFlow itself and against their ONNX twins: ``make test-tensorflow``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HIR and memory map print and parse, and their verifiers find planted mistakes. (The LIR's are in ``test_lir.py``.)"""
 
 from __future__ import annotations

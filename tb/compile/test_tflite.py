@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TensorFlow Lite files of every kind that the reader takes, against LiteRT, TensorFlow Lite's own interpreter."""
 
 from __future__ import annotations

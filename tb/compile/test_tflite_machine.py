@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TensorFlow Lite files compiled and run on the golden machine, against LiteRT."""
 
 from __future__ import annotations

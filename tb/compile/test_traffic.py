@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the model of costs says that a tiling moves is what the layer moves when it is emitted with that tiling."""
 
 from __future__ import annotations

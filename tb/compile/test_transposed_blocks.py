@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transposed convolutions whose windows lie side by side: their pixels are channels up to the network's outputs."""
 
 from __future__ import annotations

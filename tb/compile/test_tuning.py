@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tuning: the same result for the same seed, never slower, repeated by its file, refused where the file does not fit;
 and what was tuned computes the same."""
 

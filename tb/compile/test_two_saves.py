@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A layer that saves its result twice: as it is, and after a ReLU or a max pool."""
 
 from __future__ import annotations

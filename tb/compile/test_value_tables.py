@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lookup tables at zero: unused lanes of a tensor must stay zero, for what reads it multiplies them by anything."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Variances that span a wide range, and those written as a difference of means of squares."""
 
 from __future__ import annotations

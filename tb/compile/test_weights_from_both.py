@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights that are more than DRAM1 can bring in time come through DRAM0 as well."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights of quantised files in more steps than a weight of the machine has, or that are not exact on it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a file can make large is counted before it is built; time grows with the nodes, not with their pairs."""
 
 from __future__ import annotations

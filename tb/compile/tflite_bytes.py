@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small TensorFlow Lite files of bytes, and of activations of sixteen bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Helper: small TensorFlow Lite files in a few lines, and what LiteRT computes of them."""
 
 from __future__ import annotations

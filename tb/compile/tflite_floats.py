@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small TensorFlow Lite files of real numbers, one for each operator and each way that it is written."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small TensorFlow Lite files that keep something from one run to the next."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small quantised networks on INT8 machines, in RTL: every word as golden, and as many cycles as were estimated."""
 
 from __future__ import annotations

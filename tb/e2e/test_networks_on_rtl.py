@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole networks on the generated hardware: every word of both DRAMs as golden leaves it, guard words untouched."""
 
 from __future__ import annotations

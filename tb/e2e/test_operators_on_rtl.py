@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators whose instructions the other networks do not use, on the generated hardware: every word as golden."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machines that proofs are about: `tiny`, smaller still where a width or depth does not matter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AXI rules of the DRAM engines: bursts within bounds, beats and strobes where they belong."""
 
 from __future__ import annotations

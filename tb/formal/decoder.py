@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of the decoder: what it gives is legal, whatever it was given."""
 
 from __future__ import annotations

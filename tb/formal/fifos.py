@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of queues: what goes in comes out, in order and unchanged. A marked element, any of them, is followed."""
 
 from __future__ import annotations

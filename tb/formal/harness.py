@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The harness around a block in a proof: free inputs, assumptions about its neighbours, assertions about itself.
 
 Assertions live here and never inside synthesizable code. There is no reset: the proof starts in the state after one."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of the interlock: no operation is offered before all that it conflicts with is done, and none is stuck."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of arbitration and memories: who is served, and that what was written is what is read."""
 
 from __future__ import annotations

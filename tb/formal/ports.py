@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of several cores behind one memory port: each client gets what it asked for, in order, and none starves."""
 
 from __future__ import annotations

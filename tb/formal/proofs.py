@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The list of all proofs."""
 
 from weft.tb.formal import bus, decoder, fifos, interlock, memories, ports, rings, scaled, streams, tables, turns

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run proofs: a harness becomes RTLIL, SymbiYosys decides.
 
     python -m weft.tb.formal.prove [name ...]     prove those (all), print the table

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of what is outstanding and who waits for it: rings, trackers, queues, and the memory of their operations."""
 
 from __future__ import annotations

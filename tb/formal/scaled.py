@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of what only INT8 machines have: two sums in one cascade, and requantization by a scale of every lane.
 
 No multiplier is looked into: a product is anything, one lane's as good as the other's."""

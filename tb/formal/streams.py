@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of the stream rules: what is offered stays as it is and offered until taken, on every stream of a block."""
 
 from __future__ import annotations

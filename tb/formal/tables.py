@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of activation tables: what was loaded last is what is looked up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every proof holds, and fails around a block broken on purpose."""
 
 from __future__ import annotations

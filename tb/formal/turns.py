@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proofs of LoadWeight and MatMul in turn: weights are swapped in after they are loaded, and overwritten after that."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Architectures: their files, their names, and settings of keys."""
 
 from __future__ import annotations

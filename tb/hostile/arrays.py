@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays: ``.npz`` and ``.npy`` files as inputs of a run and for calibration."""
 
 from __future__ import annotations

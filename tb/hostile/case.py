@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a hostile case is, and the good files that most of them damage."""
 
 from __future__ import annotations

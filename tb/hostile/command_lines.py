@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command lines made from the tree of commands: every option of every command with values that it cannot take, device
 strings, shell files, keys, strings with a grammar of their own, environment variables."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command lines: names, places to write to, disks that are full, TensorFlow files."""
 
 from __future__ import annotations

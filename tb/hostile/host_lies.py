@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of the host that lie about their sizes, and some that do not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of the host inside a ``.tmodel``: work without end, sizes that nobody has room for, models that lie."""
 
 from __future__ import annotations

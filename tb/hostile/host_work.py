@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of the host that ask for work without end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small files of networks that are large: many nodes, tensors, pieces and steps, and what is computed of huge numbers.
 
 Each is compiled and inspected. What the compiler builds of it must be counted before it is built.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators of huge attributes or of many steps, whose results are small enough to be asked for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled models once more: places that overlap, numbers at the ends of their types, files elsewhere, parts that do
 not fit; and the arrays for them."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled models: ``.tmodel``, and the ``.tprog`` and ``.tdata`` that it names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONNX networks whose constants are computed: larger than any memory, or for longer than anybody waits."""
 
 from __future__ import annotations

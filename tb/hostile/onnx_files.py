@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONNX files: sizes that nobody has room for, loops that never end, data elsewhere, graphs that are none."""
 
 from __future__ import annotations

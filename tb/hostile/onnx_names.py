@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONNX files whose names and versions are not what they must be: a name twice, a name that is no text, an opset of the
 far future."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONNX files whose attributes and constants are no sensible numbers: infinite, huge, tiny, NaN."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every operator of the compiler's table, each bent in every way: inputs, attributes, axes, ranks, types, outputs.
 
 ``BASES`` says how a good node of each looks; ``BENDS`` changes it. Where a bent one is still legal the compiler must

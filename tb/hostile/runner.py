@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs hostile cases and judges what came: a child of this process for each, so that imports are paid once."""
 
 from __future__ import annotations

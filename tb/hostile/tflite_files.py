@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TensorFlow Lite files: offsets that lead astray, tables that stand in for each other, sizes beyond all room."""
 
 from __future__ import annotations

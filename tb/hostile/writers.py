@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where commands write: over inputs, over what others made, into places that are none; and places that never answer."""
 
 from __future__ import annotations

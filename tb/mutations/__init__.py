@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Breaks on purpose: small mistakes in RTL, golden machine, compiler and runtime, and the test that must find each.
 
 `python scripts/mutate.py` makes them one after another in a copy of the sources. A test that would not notice what it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Breaks of array, memories, SIMD unit, DRAM ports and the parts they are made of."""
 
 from weft.tb.mutations import Break

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Breaks of compiler and estimator."""
 
 from weft.tb.mutations import Break

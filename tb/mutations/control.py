@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Breaks of contract, fetch, decoder, interlock, supervisor and what else controls the machine."""
 
 from weft.tb.mutations import Break

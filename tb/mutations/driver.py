@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Breaks of the driver: links, bridge, registers, layouts."""
 
 from weft.tb.mutations import Break

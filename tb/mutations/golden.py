@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Breaks of the golden machine, and of its checks on a whole program."""
 
 from weft.tb.mutations import Break

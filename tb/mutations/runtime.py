@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Breaks of runtime and command line, and of how the files that a user gives are read."""
 
 from weft.tb.mutations import Break

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Breaks of the reader of TensorFlow Lite files."""
 
 from weft.tb.mutations import Break

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONNX files broken in one or two random ways, each decided by a seed.
 
 A user may hold such a file after a download that failed, an export that went wrong, or an editor."""

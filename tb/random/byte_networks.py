@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random networks on INT8 machines, of real numbers and quantised by onnxruntime.
 
 The former pass when ``weft compile --check`` finds no step that changes the result, from layers in bytes to the program

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs with something broken: flipped bits, exchanged bytes, instructions taken out, doubled and moved."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program that writes a machine's local memory, accumulators and weights (by their effect) to DRAM, without loss.
 
 Golden machine and hardware run it after the program under test; a difference of any one bit then shows in DRAM.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random programs on the hardware against the golden machine: every word of local memory, accumulators and DRAM.
 
 A case is a machine and a seed. The seed decides the program, legal or with one illegal instruction, what the DRAMs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machines that random programs run on.
 
 They are small and large, with both roundings, odd depths, tables, several buses, and DRAM ports apart and shared."""

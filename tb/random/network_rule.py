@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rule by which a random network (``random_networks.py``) passes on a machine, and the machines.
 
 A network passes when three things hold:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build random legal programs action by action; ``random_program`` is the way in."""
 
 from __future__ import annotations

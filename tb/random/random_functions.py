@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators of random networks for machines with lookup tables: attention, norms, reductions, functions, recurrence.
 
 Arguments are kept away from poles, and what is divided by from 0: there rounding costs what it costs.

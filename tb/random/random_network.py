@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A random network while it is made: its tensors, and what the operators of ``random_operators.py`` are made with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random small networks, each decided by the name of a machine and a seed.
 
 What a network must do to pass, and the machines, are in ``network_rule.py``. A change of the generator changes the

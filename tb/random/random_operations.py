@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random macro-operations for the units: walks that stay inside a memory, as the decoder guarantees."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operators of random networks, one function each, and how often each is taken."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded random programs, legal and illegal, for any machine.
 
 Programs start from a machine after reset, with whatever the DRAMs hold (``random_vectors`` makes good content). The

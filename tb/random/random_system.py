@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeded random programs for several cores, each in windows of its own, which end with a dump of the core."""
 
 from __future__ import annotations

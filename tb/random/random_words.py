@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random raw instructions, legal and illegal by all the rules at once: corners of every field."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Long runs over seeds on several machines: which machines, where to go on, and how far it came."""
 
 from __future__ import annotations

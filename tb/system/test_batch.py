@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network's images on all cores of the simulated hardware: each word that golden leaves, and each cycle that
 ``weft estimate`` tells."""
 

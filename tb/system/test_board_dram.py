@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The estimator's model of a board's memory and LiteDRAM's own Verilog agree on every cycle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad programs and bad buses: the machine stops with its cause, keeps what was done before, and comes back."""
 
 from __future__ import annotations

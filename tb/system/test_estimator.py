@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The estimator and the simulated hardware agree on every operation's cycles, and on where the cycles went."""
 
 from __future__ import annotations

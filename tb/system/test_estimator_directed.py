@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The estimator's cycles of small directed programs, as literal numbers: no simulator is needed to see a rule change.
 
 The numbers were measured on the simulated hardware, with a DRAM of 20 cycles; the last test measures them again. Where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cells that synthesis makes of a whole machine for an ECP5 do what the golden machine does."""
 
 from __future__ import annotations

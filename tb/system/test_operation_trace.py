@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trace of operations: every instruction that gives one appears once, in an order that the machine allows."""
 
 from __future__ import annotations

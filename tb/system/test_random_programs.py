@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random programs, legal and illegal, with random stalls: the hardware leaves what the golden machine leaves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A board's whole shell in simulation: bridge, LiteDRAM with its SDRAM model and refresh, or on-chip memory, and the
 machine; driven by the driver through the protocol that it speaks to a board."""
 

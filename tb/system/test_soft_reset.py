@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A soft reset as soon as the machine says that it is done: memories and weights are whole."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nobody starves: MatMul goes first in both memories, and leaves the others a gap in time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several cores on shared memory ports: RTL leaves what the golden machines leave, in any order of theirs, takes the
 cycles of the estimate, and an error is that of its core."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "weft_driver.h"
 
 #define ALL_WORDS UINT32_C(0xffffffff)

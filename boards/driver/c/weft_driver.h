@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A driver for one weft machine, in C99, without a heap: on any bus that reads and writes words of 32 bits.
  *
  * It is compiled for one machine: weft.h, which `weft verilog` writes, must be on the include path.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert operators of one number, or of numbers in the same place."""
 
 from __future__ import annotations

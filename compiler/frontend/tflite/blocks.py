@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert operators that move blocks of pixels into channels or batches, and back."""
 
 from __future__ import annotations

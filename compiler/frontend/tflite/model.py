@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert a TensorFlow Lite file to an ONNX model; the needed operators are converted by ``operators.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stored numbers of a TensorFlow Lite tensor, and the real numbers that they mean."""
 
 from __future__ import annotations

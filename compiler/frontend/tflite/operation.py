@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An operator of the file, as the functions that convert it see it."""
 
 from __future__ import annotations

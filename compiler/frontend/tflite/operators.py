@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of TensorFlow Lite operators: operator -> the function that converts it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert recurrent layers; their states are inputs and outputs (``states.py``)."""
 
 from __future__ import annotations

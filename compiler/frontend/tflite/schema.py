@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the bytes of a ``.tflite`` file strictly, as subgraphs, tensors and operators.
 
 The accessors are those of the package ``tflite``, generated from TensorFlow Lite's schema. They check no offset, so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that the shapes in a TensorFlow Lite file are those that its operators give."""
 
 from __future__ import annotations

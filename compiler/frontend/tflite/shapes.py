@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert operators that move numbers and leave them as they are."""
 
 from __future__ import annotations

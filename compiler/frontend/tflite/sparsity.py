@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make sparse weights of a TensorFlow Lite file dense.
 
 A sparse tensor is a tree: its levels are the tensor's axes in ``order``, then the axes inside a block. A dense level

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert the states of a network: variables, and the states of recurrent layers.
 
 Each becomes an input, its value before the run, and an output, its value after the run. ``weft run --state

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tensor of a TensorFlow Lite file while it is converted, and the layouts that it may have."""
 
 from __future__ import annotations

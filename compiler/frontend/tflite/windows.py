@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert pools, sums over axes, and resizing of images."""
 
 from __future__ import annotations

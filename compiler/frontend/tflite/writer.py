@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collect the ONNX model of a TensorFlow Lite subgraph: nodes, constants, and each tensor in the needed forms.
 
 A tensor has real numbers and, if the file quantises it to bytes, these bytes. Both lie with channels last as in the

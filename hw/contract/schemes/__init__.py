@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The number schemes: arithmetic of a machine's scalars, sums and accumulators, in numpy.
 
 A machine's scheme is the object ``arch.scheme``; its hardware twin is in ``hw/parts/schemes``. A new scheme is a file

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of a number scheme."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixed point, ``mac_rounding`` = ``every_step``: each multiply-accumulate rounds and saturates, as in the original."""
 
 from __future__ import annotations

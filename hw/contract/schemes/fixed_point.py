@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts that both fixed-point schemes have in common: parameters are binary points, and moves shift."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scheme of bytes with scales, ``data_type`` = ``INT8``: sums are exact, and moves out multiply.
 
 A scalar means (scalar - zero point) x scale. The scale is nowhere in the machine: a value that leaves the accumulators

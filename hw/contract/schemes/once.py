@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixed point, ``mac_rounding`` = ``once``: exact sums, rounded when they leave the accumulators."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The number schemes as circuits: the hardware twin of ``hw/contract/schemes``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The circuits that the blocks ask of a number scheme."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixed point, rounded and saturated at every step: accumulators are scalars, and a column starts from its bias."""
 
 from __future__ import annotations

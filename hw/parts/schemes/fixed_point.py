@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the circuits of both fixed-point schemes have in common: scalars are shifted into the accumulators."""
 
 from __future__ import annotations

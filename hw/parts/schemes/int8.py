@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """INT8: exact sums without biases, and the input rescaler. The requantizer is ``hw/memory/scaler.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixed point with exact sums: scalars are shifted into the accumulators, and the bias is added below each column.
 
 It is added there because yosys starts a DSP cascade only at a block that adds nothing."""

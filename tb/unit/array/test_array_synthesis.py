@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What synthesis makes of the array: one DSP block per processing element; with Xilinx summed over the column's
 cascade, with the ECP5 all of a multiplier's registers inside; of packed bytes one block per two elements."""
 

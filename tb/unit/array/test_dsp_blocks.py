@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Multipliers on an ECP5: every pin of their DSP blocks has a driver, and a synthesis that leaves one without ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LoadWeight with two rows a cycle: the column holds what the definition says after each operation, whatever waits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LoadWeight against the order of the definition: last address first, zeros, timing of shift and done."""
 
 from __future__ import annotations

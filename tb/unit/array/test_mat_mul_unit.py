@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MatMul's control against its definition: what enters the array, what leaves it for the accumulators, and when."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two sums in one cascade come apart: how many bits are needed beside it, and what is made of them."""
 
 from __future__ import annotations

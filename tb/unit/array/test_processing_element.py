@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processing element and the bias adder against their references, cycle by cycle."""
 
 from __future__ import annotations

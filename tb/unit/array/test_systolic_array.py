@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The systolic array against its reference: latency, the wave rules, partial loads, edges of the numbers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Depthwise operations of the MatMul unit against their definition: what goes into the array, which taps count, and
 where results go."""
 

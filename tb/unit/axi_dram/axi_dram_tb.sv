@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One axi_dram with its AXI port and settings laid open to cocotb.
 module axi_dram_tb #(
   parameter DATA_WIDTH = 64, ADDRESS_WIDTH = 32, ID_WIDTH = 4

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cocotb side of test_axi_dram.py. Each test gets the memory's file and size from its environment."""
 
 import itertools

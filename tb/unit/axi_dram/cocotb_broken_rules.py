@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Masters that break a rule of AXI, for test_axi_dram.py; $RULE chooses one of BREAKS."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A master that drives the channels of axi_dram_tb by hand, for what cocotbext-axi hides: cycles and broken rules."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated DRAM keeps AXI, and notices a master that does not (simulate/sv/axi_dram.sv)."""
 
 from pathlib import Path

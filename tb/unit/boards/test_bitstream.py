@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a board to its bitstream: the shell, the choice of a placement, what is delivered, flashing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On-chip memory behind AXI4: the machine writes, the machine reads and the host does both, all at once."""
 
 from __future__ import annotations

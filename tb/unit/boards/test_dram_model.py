@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a board's memory takes: its record is LiteDRAM's own, and the estimator's model of it does what that implies.
 That the model is LiteDRAM to the cycle: ``tb/system/test_board_dram.py``."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The host's start of a board's DRAM, against a model of LiteDRAM's registers and a PHY with windows of its own."""
 
 from __future__ import annotations

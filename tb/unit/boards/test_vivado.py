@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vivado projects, without Vivado: their Tcl runs against stand-ins that know each block's pins, and yosys reads the
 Verilog."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random DRAM operations of a machine, and what they mean in plain Python: shared by the tests of reader and writer."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interfaces become Verilog ports with the names and directions that other tools expect."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The register table behind AXI4-Lite: every register by its access, strobes, errors, interrupts."""
 
 from random import Random

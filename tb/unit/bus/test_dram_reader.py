@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DramReader against a plain memory: what it writes, how it asks, how fast, and what it does with errors."""
 
 from random import Random

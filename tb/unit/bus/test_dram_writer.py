@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DramWriter against a plain memory: which bytes change, how it asks, how fast, and what it does with errors."""
 
 from random import Random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gearbox against its reference, and its rate."""
 
 from random import Random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PortArbiter among cores that ask at random and a memory that stalls: what comes back to whom, in which order, how
 fast, and who waits for whom."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ProgramReader: every byte in order, ends, stops and errors."""
 
 from random import Random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The registers of several cores behind one AXI4-Lite port: pages, the system's own registers, addresses in no page."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """hw/contract/arch.py: presets, derived sizes, files, and the text of every refusal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which units read and write a memory: the table, written out by hand, and the ports that the units have."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hardware's arithmetic against its definition in ``numerics``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """hw/contract/isa.py and the tables beside it: layout, round trips, limits, text, and the published program."""
 
 from __future__ import annotations

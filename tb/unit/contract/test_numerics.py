@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """hw/contract/numerics.py against fractions and plain Python."""
 
 from __future__ import annotations

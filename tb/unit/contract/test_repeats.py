@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """hw/contract/repeats.py: what a Repeat stands for, which ones are refused, and how many instructions a program has."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The number schemes: one object a machine, chosen in one place, the circuits beside it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """hw/contract/system.py: which core is behind which memory port, and where its registers are."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the units touch is what the table written by hand says."""
 
 from __future__ import annotations

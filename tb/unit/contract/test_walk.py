@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A walk's addresses, its last one and its slices, against the sentence that defines them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Configure registers against their table."""
 
 from __future__ import annotations

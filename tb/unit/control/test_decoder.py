@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The decoder against the golden machine's decoding and checks, for the same configuration."""
 
 from __future__ import annotations

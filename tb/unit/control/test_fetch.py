@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fetch: beats of any width become instructions of any size, program after program."""
 
 from random import Random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interlock: no operation starts before what it conflicts with is done, none waits without need, all start."""
 
 from __future__ import annotations

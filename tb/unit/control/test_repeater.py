@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Repeater: words become the instructions that they stand for, those of ``hw/contract/repeats.py``."""
 
 from collections.abc import Iterable

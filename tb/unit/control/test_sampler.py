@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sampler: words at their interval, blocks with their end, and a machine that never waits."""
 
 from random import Random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor: errors are kept, done means drained, timeout, tracepoint and counters."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The walker against its reference: addresses, first and last, no gap between operations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bridge over links that lose, double, flip and are cut: no wrong memory that is not noticed, and it goes on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C driver, compiled as strictly as the compiler can, against the golden machine behind registers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A device of several cores: an image on each of them, and an error that names its core."""
 
 from __future__ import annotations

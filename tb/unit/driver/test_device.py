@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``Device`` on every kind of machine: the same outputs as the golden machine's, and an error that names its cause."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A board is found by what it answers: its port, its rate, and the ``shell.json`` that was made with its bitstream."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Zynq: registers and a contiguous buffer in files that stand for /dev/mem, UIO and u-dma-buf."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ``shell.json`` that is damaged in any field is refused by one message, or the board runs with what it says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated machine, driven through its registers by the same driver as a board."""
 
 from __future__ import annotations

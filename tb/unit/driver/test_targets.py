@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Device strings, and what a user is told when a port, a package or a right is missing."""
 
 from __future__ import annotations

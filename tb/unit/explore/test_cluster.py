@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers of Dask: nobody without the run's keys can use what listens, and the front stays the same."""
 
 from __future__ import annotations

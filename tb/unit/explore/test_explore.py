@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The search for a machine: what it rules out cannot win, and its front is that of looking at everything."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A file of results: what an earlier search left is read, what else a user names stays as it is, byte for byte."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines and helpers that the tests of the golden machine share."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A second reading of the design: one scalar at a time, in plain Python, sharing no arithmetic with the golden machine.
 
 Only the widths of fields come from the contract (``Isa.address``, ``Isa.unpack_sub``). Opcodes, flag bits, operand and

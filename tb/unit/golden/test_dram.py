@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sparse DRAM: layout, sign, sharing, extents and comparison."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The dump program shows every bit of local memory, accumulators and weights in DRAM."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each instruction but SIMD, and each flag, on two lanes of FP16BP8 (One = 256), with results worked out by hand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The law of INT8 machines, case by case: what a MatMul, a LoadScale and the ways of a DataMove give."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The check of a whole program stops exactly where the golden machine stops, with its cause and program counter."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SIMD loops, against results by hand and against the same body written out as plain SIMD instructions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of several cores that touch a byte which one of them writes are refused, and no others."""
 
 from __future__ import annotations

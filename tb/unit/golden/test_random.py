@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The golden machine against the second reading of the design in ``slow_machine.py``, on random programs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Refused instructions: cause, program counter, text, and nothing of them visible."""
 
 from __future__ import annotations

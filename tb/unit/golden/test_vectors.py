@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published program of ../shared/vectors: results that the original machine gave on a board."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Accumulators against a memory that is read, overwritten and added to in the order in which requests are taken."""
 
 from __future__ import annotations

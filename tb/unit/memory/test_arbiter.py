@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Round robin against its reference; nobody starves."""
 
 from __future__ import annotations

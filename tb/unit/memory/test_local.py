@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Local memory against an array that is read and written in the order in which requests are taken."""
 
 from __future__ import annotations

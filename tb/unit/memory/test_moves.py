@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DataMove between local memory and accumulators against the golden machine's arithmetic."""
 
 from __future__ import annotations

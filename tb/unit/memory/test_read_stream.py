@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory rows as a stream: nothing lost or reordered, one row a cycle."""
 
 from __future__ import annotations

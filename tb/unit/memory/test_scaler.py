@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scaler against ``Int8.move_out``: corners and random values, scales that change between rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hand-made compiled model in the original tools' format, and the command line as a function."""
 
 import json

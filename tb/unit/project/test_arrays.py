@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading of numpy files: what is asked for, nothing else, and never more than the file can hold."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages of the blocks say what the blocks are."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The boards: every preset for a board has one, made of chips that the flow knows."""
 
 import json

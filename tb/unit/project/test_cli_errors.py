@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's mistake gives one message (what, found, allowed, way out) on standard error, exit code 1, no traceback."""
 
 import json

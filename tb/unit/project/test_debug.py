@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """weft debug: the golden machine stopped at any place shows what the same instructions leave when they run at once."""
 
 from __future__ import annotations

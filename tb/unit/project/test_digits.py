@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The path of the README, through the command line: compile the digits, run them, make the Verilog."""
 
 import json

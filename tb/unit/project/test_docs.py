@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is cited exists, and what is generated is current."""
 
 from __future__ import annotations

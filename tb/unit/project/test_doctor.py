@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`weft doctor`: every lack has a command, and only what is needed ends with exit code 1."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An editor finds every module of ours on a plain clone: nothing installed, no import hooks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The estimator's machine code is kept where there is room, and made again where there is none."""
 
 from concurrent.futures import ProcessPoolExecutor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No statement of the machine writes an expression out again and again."""
 
 from __future__ import annotations

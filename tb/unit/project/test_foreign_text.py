@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text of a file, in messages and tables: shown as text, never lines, colours or markup of its own."""
 
 from __future__ import annotations

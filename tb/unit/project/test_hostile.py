@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hostile files and command lines (``tb/hostile``): each is refused by one message, in time, and leaves nothing."""
 
 import json

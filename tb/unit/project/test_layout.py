@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The house rules that a program can check: packages, imports, and what the README promises."""
 
 import ast

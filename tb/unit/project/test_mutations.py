@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The list of breaks fits the sources: each text is found once, each named test exists and runs in `make test`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Equal cores are one module of the Verilog, and a core that differs keeps its own.
 
 ``tb/system`` simulates this Verilog and compares all that the machine computes."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the help of every option says: a number its unit, a choice its default; one word means one thing everywhere."""
 
 from __future__ import annotations

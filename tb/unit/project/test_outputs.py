@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a command writes replaces what it wrote before, and nothing else that lies there."""
 
 from __future__ import annotations

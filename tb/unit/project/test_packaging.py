@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine as FuseSoC, Vivado and LiteX take it."""
 
 from __future__ import annotations

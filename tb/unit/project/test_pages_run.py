@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What pages tell to type is known to the command line, and runs: blocks of docs/ behind a mark ``run``, the commands
 of the README and of other pages, the notebook. The site is built without a warning."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network whose outputs lost their signal is no fit: `compile` and `run` say so, and the cure works."""
 
 from __future__ import annotations

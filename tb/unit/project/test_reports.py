@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The generated tables, the C header and the JSON summary say what the contract says."""
 
 import json

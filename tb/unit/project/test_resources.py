@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `weft resources` predicts: block RAM and DSP blocks exactly, the rest within the error that it states."""
 
 from __future__ import annotations

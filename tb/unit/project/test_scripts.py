@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripts end with a line and an exit code, whatever ends them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Empty tables that keep an ECP5's placer from packing a design as tightly as it can."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast the command line is there: what a command does not need, it does not load."""
 
 from __future__ import annotations

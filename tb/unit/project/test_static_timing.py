@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Longest paths from an SDF file as nextpnr writes it: two flip-flops, a look-up table between them, and a wire."""
 
 from __future__ import annotations

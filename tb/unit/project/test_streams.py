@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What reaches a terminal: no control characters; and what happens where nothing can be written."""
 
 import io

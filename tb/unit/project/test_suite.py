@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the suite runs: its order, its progress, its word on the outside oracle, and builds that two workers want."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What yosys makes of whole machines: they fit their boards' parts. The table itself: `make synth`."""
 
 import json

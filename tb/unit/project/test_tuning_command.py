@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``weft compile`` with --tune, --tune-steps and --choices."""
 
 import importlib

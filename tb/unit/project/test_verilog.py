@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is shortened in the Verilog that yosys writes means the same."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way out that a message names is one: its options exist, the command had them not, and following it works."""
 
 from __future__ import annotations

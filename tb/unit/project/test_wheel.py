@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wheel holds every sub-package and every data file, and works without the checkout."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ``make test`` leaves to ``make test-wide`` leaves what the breaks need."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`make zoo`: a row says what the estimator says, a refusal why, and no name becomes markup."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `make zoo` computes once for several machines is what the compiler and the estimator find for each alone."""
 
 from __future__ import annotations

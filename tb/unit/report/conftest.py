@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small network of several kinds of layers, compiled once, with what the estimator says of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stands side by side in a chart is told apart by colour-blind people: by colour, or by stripes."""
 
 from __future__ import annotations

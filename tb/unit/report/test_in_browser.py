@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page in headless Chromium: no fault, zooms, selects, legible; hostile names run nothing.
 
 Skipped where the system has no Chromium (Debian: apt-get install chromium).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page as a file: whole, without a network, its data what the estimator says; names are never markup."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page's own script without a browser: the functions that the timeline is drawn from, in the node that playwright
 brings, against the same in Python."""
 

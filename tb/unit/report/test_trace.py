@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trace for Perfetto: every bar says layer, instruction, operands, addresses; runs stand side by side."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small compiled models made by hand, without the compiler."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``weft estimate`` refuses a program exactly where the golden machine stops, and gives numbers for all others."""
 
 from pathlib import Path

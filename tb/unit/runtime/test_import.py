@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A driver on a board starts fast: the runtime comes without the compiler's and the hardware's libraries."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layouts: every case of the Sophon BM1684X's description, by hand; round trips; weft's own layout beside them."""
 
 from __future__ import annotations

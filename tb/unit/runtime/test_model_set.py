@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of a compiled model, bound by checksums and written so that a kill leaves the old set or the new one."""
 
 import dataclasses

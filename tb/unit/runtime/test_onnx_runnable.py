@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model of the host's part: its work is known before it runs, from its inputs alone."""
 
 from __future__ import annotations

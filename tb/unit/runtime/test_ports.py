@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Places of a port's elements as they are written into a ``.tmodel`` and read again."""
 
 from __future__ import annotations

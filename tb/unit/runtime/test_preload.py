@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``load_consts_to_local`` of the original tools: loading the model copies DRAM1's constants to local memory, once."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Samples decoded: by hand, and those of the hardware against what the operations' trace says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``weft run`` warns of numbers that saturated where the network did not mean it, and its cure works."""
 
 from __future__ import annotations

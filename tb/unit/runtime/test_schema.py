@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ``.tmodel`` is not believed: whatever no compiler writes is refused by a message, before anything is allocated."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """States that a network keeps from step to step, and numbers that saturate on the way."""
 
 from __future__ import annotations

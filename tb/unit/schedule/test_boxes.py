@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Covers of boxes, against counting every element."""
 
 from __future__ import annotations

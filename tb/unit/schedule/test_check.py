@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules that hold together pass; each of many damages is refused by name, with core, workload and transfer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A schedule and the network that it is for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The typed reader: every key is described, read, and held; what is hostile ends in one message."""
 
 from __future__ import annotations

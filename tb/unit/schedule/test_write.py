@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules of compiled networks, against a second reader that is written from the format's description alone."""
 
 from __future__ import annotations

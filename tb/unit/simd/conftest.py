@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SIMD unit's test bench: memories with random stalls, and the comparison with the sequential reference."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ALU against its reference: every operation, every pair of arguments where the type is small."""
 
 from __future__ import annotations

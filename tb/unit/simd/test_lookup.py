@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lookup tables against their reference: loading, nearest key, both ends, every spacing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loops and lookups of the SIMD unit, in every mixture with plain instructions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Xilinx synthesis makes of the SIMD unit: one DSP block a lane, on machines with and without loops and tables."""
 
 from __future__ import annotations

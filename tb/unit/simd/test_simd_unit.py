@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain instructions of the SIMD unit: meaning under random stalls, timing where nothing stalls, reset."""
 
 from __future__ import annotations

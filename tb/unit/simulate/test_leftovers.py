@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that is killed while it builds or simulates leaves nothing for long: programs end, folders go."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cache that others may write is not used: programs and pickles in it would run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands that bring packages name what the project pins, and nothing that an index has from somebody else."""
 
 from __future__ import annotations

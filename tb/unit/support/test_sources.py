@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is kept between runs is made again when a source that it came from changes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON of a user: everything that is unclear, huge or made to harm is refused by a message, nothing else is."""
 
 import json
