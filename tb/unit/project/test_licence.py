@@ -21,7 +21,8 @@ def states_its_licence(text: str) -> bool:
 
 @pytest.mark.parametrize("top", TOPS, ids=lambda top: top.name)
 def test_every_file_of_code_states_its_licence(top: Path) -> None:
-    files = [path for path in top.rglob("*") if path.suffix in CODE and path.is_file() and path.parent.name != "library"]
+    files = [path for path in top.rglob("*") if path.suffix in CODE and path.is_file()
+             and path.parent.name != "library"]
     assert [str(path.relative_to(ROOT)) for path in files if not states_its_licence(path.read_text())] == []
 
 
