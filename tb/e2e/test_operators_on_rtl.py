@@ -121,5 +121,5 @@ def test_batch_on_rtl(tmp_path: Path) -> None:
     result = Session(TModel.load(report.model_path)).run({"x": samples}, on=RTL)
     assert result.comparison is not None and result.images == 2
     result.comparison.insist()
-    expected = np.concatenate([next(iter(run_float(path, {"x": batch}).values())) for batch in samples])
+    expected = np.stack([next(iter(run_float(path, {"x": batch}).values())) for batch in samples])
     assert signal_to_noise(expected, next(iter(result.outputs.values()))) > 60
