@@ -250,7 +250,7 @@ def test_batch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batches", [1, 3])
 def test_batch_on_the_command_line(batches: int, tmp_path: Path) -> None:
-    """[4, ...] is one run of a network for four images, [N, 4, ...] are N; results come one behind the other."""
+    """[4, ...] is one run of a network for four images, [N, 4, ...] are N; the results of several are stacked."""
     maker = ModelMaker((4, 6, 9, 8), opset=17)
     maker.node("MaxPool", conv(maker, "x", (6, 5)), kernel_shape=(2, 2), strides=(2, 2))
     path = maker.save(tmp_path / "model.onnx")
@@ -261,8 +261,11 @@ def test_batch_on_the_command_line(batches: int, tmp_path: Path) -> None:
     assert exit_code(["run", str(tmp_path / "model.tmodel"), "--input", str(tmp_path / "x.npz"),
                       "--output", str(tmp_path / "y.npz")]) == 0
     found, = np.load(tmp_path / "y.npz").values()
-    expected = np.concatenate([next(iter(run_float(path, {"x": batch}).values())) for batch in given])
-    assert found.shape == (4 * batches, 5, 4, 4) and signal_to_noise(expected, found) > 60
+    expected = np.stack([next(iter(run_float(path, {"x": batch}).values())) for batch in given])
+    if batches == 1:
+        expected = expected[0]
+    assert found.shape == expected.shape == ((4, 5, 4, 4) if batches == 1 else (batches, 4, 5, 4, 4))
+    assert signal_to_noise(expected, found) > 60
 
 
 def test_concat_moves_nothing(tmp_path: Path) -> None:
