@@ -40,7 +40,7 @@ too."""
 class Gate(NamedTuple):
     """A Mul of an ``image`` with the one-pixel tensor ``source``, which the nodes ``spread`` repeat.
 
-    The last of these may choose some of its channels."""
+    Before or behind that one of them may choose some of its channels."""
 
     image: str
     source: str
@@ -49,7 +49,7 @@ class Gate(NamedTuple):
     @property
     def chosen(self) -> Node | None:
         """The convolution that chooses channels, or None."""
-        return self.spread[-1] if self.spread[-1].op == "Conv" else None
+        return next((node for node in self.spread if node.op == "Conv"), None)
 
 
 def scale_channels(graph: Graph, quantization: Quantization, arch: Arch) -> Graph:
@@ -91,10 +91,8 @@ def _without_unread(nodes: Sequence[Node], spread: set[str], outputs: frozenset[
 def _gate(graph: Graph, node: Node, makers: Mapping[str, Node], quantization: Quantization) -> Gate | None:
     """Return the gate of channels that a Mul is, or None."""
     for image, last in (node.inputs, node.inputs[::-1]) if node.op == "Mul" else ():
-        spread = [makers[last]] if last in makers else []
-        if spread and only_copies(graph, spread[0]) and spread[0].input(0) in makers:
-            spread.insert(0, makers[spread[0].input(0)])
-        if not spread or spread[0].op != "Enlarge" or image == last:
+        spread = _spread(graph, last, makers)
+        if not any(entry.op == "Enlarge" for entry in spread) or image == last:
             continue
         source = spread[0].input(0)
         scales = {quantization.tensors.get(name) for name in (source, *(entry.output for entry in spread))}
@@ -102,6 +100,18 @@ def _gate(graph: Graph, node: Node, makers: Mapping[str, Node], quantization: Qu
         if len(scales) == 1 and one_pixel and _never_negative(graph, source, makers, quantization):
             return Gate(image, source, tuple(spread))
     return None
+
+
+def _spread(graph: Graph, name: str, makers: Mapping[str, Node]) -> list[Node]:
+    """Return the nodes that make a tensor by repeating pixels and by choosing channels, each once, in any order."""
+    found: list[Node] = []
+    while name in makers and makers[name].op not in [entry.op for entry in found]:
+        maker = makers[name]
+        if maker.op != "Enlarge" and not only_copies(graph, maker):
+            break
+        found.insert(0, maker)
+        name = maker.input(0)
+    return found
 
 
 def _never_negative(graph: Graph, name: str, makers: Mapping[str, Node], quantization: Quantization) -> bool:
