@@ -33,7 +33,6 @@ def schedule_command(
     model: ModelArgument,
     arch: ArchOption,
     output_file: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.json", help="The schedule to write.")],
-    cores: Annotated[int, typer.Option("--cores", min=1, max=256, metavar="N", help="Cores that run it.")] = 1,
     output: EndOption = "",
     shape: ShapeOption = None,
     fix: FixOption = None,
@@ -47,9 +46,6 @@ def schedule_command(
     from weft.schedule.write import SCHEDULE, schedule_text
 
     check_outputs({"MODEL": model, "--arch": arch}, [Output("--output", output_file, SCHEDULE)])
-    if cores > 1:
-        raise WeftError(explain("--cores", cores, "1: the compiler makes programs of one core",
-                                "leave --cores out; weft ir check reads schedules of more"))
     machine = override(Arch.load(arch), overrides)
     with console.progress() as progress:
         request = Request(model, None, False, True, ends(output), shapes=input_shapes(shape), fixed=fixed_inputs(fix))

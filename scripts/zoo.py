@@ -83,11 +83,11 @@ def networks() -> dict[str, Path | None]:
 
 
 def families(machines: Sequence[str]) -> list[list[str]]:
-    """Return the machines that share their array size and data type, in their order."""
-    found: dict[tuple[str, int], list[str]] = {}
+    """Return the machines that share their array size, data type and number of cores, in their order."""
+    found: dict[tuple[str, int, int], list[str]] = {}
     for machine in machines:
         arch = Arch.load(machine)
-        found.setdefault((arch.data_type, arch.array_size), []).append(machine)
+        found.setdefault((arch.data_type, arch.array_size, arch.cores), []).append(machine)
     return [*found.values()]
 
 

@@ -11,9 +11,10 @@ import typer
 
 from weft.cli.app import app
 
-UNITS = ("CYCLES", "MHZ", "COUNT", "DB")
+UNITS = ("CYCLES", "MHZ", "COUNT", "DB", "SECONDS", "NUMBER")
 """What stands behind an option that takes a number."""
-PLACES = {"DIR": "--folder", "FILE": "--output", "FILE.tarch": "--output", "PAGE.html": "--output"}
+PLACES = {"DIR": "--folder", "FILE": "--output", "FILE.tarch": "--output", "PAGE.html": "--output",
+          "FILE.json": "--output"}
 """What ``-o`` takes -> its long name."""
 
 

@@ -52,6 +52,8 @@ WRITERS: dict[str, tuple[str, str]] = {
     "a page": ("report net.tmodel -o FILE", "page.html"), "a page of compile": (f"{COMPILE} --html FILE", "page.html"),
     "rows": (f"{COMPILE} --report FILE", "rows.json"), "a dump": (f"{COMPILE} --dump-dir .", "00_frontend.txt"),
     "a dumped graph": (f"{COMPILE} --dump-dir .", "00_frontend.onnx"), "the model": (COMPILE, "out/net.tmodel"),
+    "a schedule": ("schedule net.onnx -a tiny -o FILE", "schedule.json"),
+    "choices": (f"{COMPILE} --tune-steps 0", "out/net.choices.json"),
     "the program": (COMPILE, "out/net.tprog"), "the constants": (COMPILE, "out/net.tdata"),
     **{f"verilog: {name}": ("verilog -a tiny -o . --fusesoc --vivado", name)
        for name in ("weft_top.v", "weft.json", "weft.h", "weft_top.core", "package_ip.tcl")},
@@ -120,8 +122,9 @@ def test_an_output_is_no_input_and_no_other_output(command: str, text: str, here
 
 def test_every_option_that_writes_is_checked_here() -> None:
     """A new one has to be put into one of these lists, and into the tests above."""
-    reads = {"model", "models", "inputs", "calibrate", "program", "tls_ca", "tls_cert", "tls_key"}
-    writes = {"output", "folder", "trace", "report_file", "html_file", "dump_dir", "plot", "results"}
+    reads = {"model", "models", "inputs", "calibrate", "program", "tls_ca", "tls_cert", "tls_key",
+             "choices", "script"}
+    writes = {"output", "folder", "trace", "report_file", "html_file", "dump_dir", "plot", "results", "output_file"}
     hints = [typing.get_type_hints(command.callback) for command in (*app.registered_commands,
                                                                      *board.app.registered_commands)]
     found = {name for each in hints for name, hint in each.items() if Path in (hint, *typing.get_args(hint))}
