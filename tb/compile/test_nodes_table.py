@@ -48,7 +48,9 @@ def test_a_row_for_each_node(compiled: Path, capsys: pytest.CaptureFixture[str])
     assert sum(row["cycles"] for row in nodes) + found["tail"] == found["cycles"]
 
 
-def test_the_table_by_node_and_by_layer(compiled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_by_node_and_by_layer(compiled: Path, capsys: pytest.CaptureFixture[str],
+                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     assert exit_code(["estimate", str(compiled), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     for options, rows in ((["--by", "node"], "nodes"), ([], "nodes"), (["--by", "layer"], "layers")):
