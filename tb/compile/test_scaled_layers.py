@@ -47,10 +47,10 @@ ROOMY = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_
 ARCHS = {"roomy": ROOMY, "2 lanes": ROOMY.replace(array_size=2, local_depth=600, accumulator_depth=40, lut_count=2,
                                                   simd_registers_depth=3, simd_loop_depth=0),
          "3 lanes": ROOMY.replace(array_size=3, local_depth=300, accumulator_depth=30, accumulator_width=24),
-         "tables on the way out": ROOMY.replace(activation_tables=8),
+         "activation tables": ROOMY.replace(activation_tables=8),
          "one table, none of SIMD": ROOMY.replace(array_size=3, local_depth=300, accumulator_depth=30, lut_count=0,
                                                   lut_depth=8, activation_tables=1)}
-TABLES = ARCHS["tables on the way out"]
+TABLES = ARCHS["activation tables"]
 AFTER_NUMBERS = STEPS[[step.name for step in STEPS].index("consts"):]
 SHAPE = (1, 12, 9, 8)
 

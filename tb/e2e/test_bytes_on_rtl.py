@@ -64,7 +64,7 @@ def preactivated(maker: ModelMaker) -> None:
 
 
 def bent(maker: ModelMaker) -> None:
-    """Functions on the way out: behind convolutions, before a sum and a max pool, of the input; more than tables."""
+    """Activation tables: functions behind convolutions, before a sum and a max pool, of the input; more than tables."""
     first = maker.node("LeakyRelu", maker.conv("x", 3, 6, (3, 3), pads=(1, 1, 1, 1)), alpha=0.1)
     deep = maker.node("Elu", maker.conv(first, 6, 6, (3, 3), pads=(1, 1, 1, 1), group=6))
     total = maker.node("Add", maker.node("Sigmoid", maker.conv(deep, 6, 3, (1, 1))), maker.node("Tanh", "x"))

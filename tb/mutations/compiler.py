@@ -19,7 +19,7 @@ BREAKS = [
           f"{SCALED}::test_a_table_is_loaded_once_where_there_is_room_for_all"),
     Break("activation_tables_first", "compiler/quantize/scales.py", "self.activation_table if number == 0 else 0",
           "self.activation_table", "what leaves behind the rounding is looked up once more",
-          f"{SCALED}::test_the_machine_computes_what_layers_mean[pooled_functions-tables on the way out]"),
+          f"{SCALED}::test_the_machine_computes_what_layers_mean[pooled_functions-activation tables]"),
     # -- passes --
     Break("norm_offset", "compiler/lowering/linear.py", "beta - mean * factor", "mean - beta * factor",
           "offset and mean of a BatchNormalization are swapped", f"{DIRECTED}::test_a_batch_normalization_alone"),

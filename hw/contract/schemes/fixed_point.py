@@ -32,4 +32,4 @@ class FixedPoint(Scheme, ABC):
             return RegisterSpec(width, self.scalar.point, self.accumulator_width - 1, meaning)
 
         return {Register.INPUT_SHIFT: shift("bits shifted left on the way into the accumulators"),
-                Register.OUTPUT_SHIFT: shift("bits rounded off on the way out of the accumulators")}
+                Register.OUTPUT_SHIFT: shift("bits rounded off when the accumulators are requantized")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The law of INT8 machines, case by case: what a MatMul, a LoadScale and the ways of a DataMove give."""
+"""The law of INT8 machines, case by case: what MatMul, LoadScale and DataMove of the accumulators give."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_simd_works_on_bytes_as_they_are() -> None:
     assert rows(made.accumulators, 2, 3, 4) == [[127, -128], [49, 49], [8, -6]]
 
 
-# -- tables on the way out -----------------------------------------------------------------------------------------
+# -- activation tables ------------------------------------------------------------------------------------------------
 TABLES = ARCH.replace(local_depth=600, activation_tables=2)
 TABLES_ISA = Isa(TABLES)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables on the way out against numpy: every byte, tables that change from vector to vector, loads in between."""
+"""Activation tables against numpy: every byte, tables that change from vector to vector, loads in between."""
 
 from __future__ import annotations
 
