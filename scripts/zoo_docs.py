@@ -26,7 +26,9 @@ IN_README = {"mlperf_tiny_resnet8": "ResNet-8", "resnet20v2": "ResNet-20", "yolo
 ABOVE_README = """\
 Milliseconds an image at the clock that each board's build asks for, and in brackets how much of the array's multipliers
 does work of the network. Cycles are estimated, to the cycle what the RTL takes; [docs/zoo.md](docs/zoo.md) has all
-networks and presets, with accuracy. MobileNetV2 and YOLO-Fastest are depthwise, which leaves lanes idle.
+networks and presets, with accuracy. MobileNetV2 and YOLO-Fastest are depthwise, which leaves lanes idle; the key
+`depthwise_taps`, which no preset has yet, halves their cycles on `zcu104_int8`
+([docs/decisions/depthwise.md](docs/decisions/depthwise.md)).
 
 """
 
