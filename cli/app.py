@@ -23,6 +23,7 @@ from weft.cli.examples import add_examples, add_summaries
 from weft.cli.exploring import explore_command
 from weft.cli.inspecting import inspect_command
 from weft.cli.machines import disassemble_command, isa_command, resources_command, verilog_command
+from weft.cli.options import help_without_command
 from weft.cli.reporting import report_command
 from weft.cli.running import run_command
 from weft.cli.scheduling import schedule_command
@@ -58,7 +59,7 @@ def weft(context: typer.Context,
          show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.", is_eager=True,
                                                     callback=lambda on: _version(on))] = False) -> None:
     """Machine-learning accelerators: hardware, compiler, and the proof that both agree."""
-    board.help_without_command(context)
+    help_without_command(context)
 
 
 def _version(wanted: bool) -> None:

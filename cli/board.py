@@ -12,21 +12,13 @@ import typer
 from weft.boards import BOARDS, Board
 from weft.boards.board import OnChip
 from weft.cli import console
-from weft.cli.options import need_simulation
+from weft.cli.options import help_without_command, need_simulation
 from weft.hw.contract.arch import Arch
 from weft.runtime.driver.shell_file import BUILT
-from weft.support.errors import USER_ERROR, WeftError, explain
+from weft.support.errors import WeftError, explain
 
 app = typer.Typer(invoke_without_command=True, help="Bitstreams of boards: list, build, flash.")
-
-
-@app.callback()
-def help_without_command(context: typer.Context) -> None:
-    """Show the help of a group of commands and end with USER_ERROR where none of them is named."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(USER_ERROR)
-
+app.callback()(help_without_command)
 
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="A name of `weft board list`.", show_default=False)]
 FolderOption = Annotated[Path, typer.Option("-o", "--folder", metavar="DIR",

@@ -27,7 +27,7 @@ HERE = "say `help` for all commands"
 
 
 class Answer(NamedTuple):
-    """What a command says: ``data`` for ``--json``, ``lines`` for a person."""
+    """The answer to a command: ``data`` for ``--json``, ``lines`` for a person."""
 
     data: dict[str, Any]
     lines: list[str]
@@ -44,7 +44,7 @@ class Debugger:
 
     @cached_property
     def estimate(self) -> Estimate:
-        """When each operation runs, by the estimator, from a reset of the memory.
+        """Return when each operation runs, by the estimator, from a reset of the memory.
 
         Raise MachineStop for a program that the machine refuses, WeftError for several cores."""
         program, arch = self.stepper.loaded.model.program, self.stepper.loaded.arch
@@ -253,7 +253,7 @@ class Debugger:
 
 BREAKS: dict[str, Callable[[Debugger, str], list[int]]] = {
     "layer": Debugger._at_layer, "instruction": Debugger._at_instruction, "pc": Debugger._at_counter}
-"""What a break may name -> the instructions to stop before."""
+"""Kind of a break -> function that returns the instructions to stop before."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Estimated:
 
     @property
     def slowest(self) -> Estimate:
-        """Of the core that takes longest, the first of several."""
+        """Return the estimate of the core that takes longest, the first of several."""
         return max(self.cores, key=lambda each: each.cycles)
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli import console
-from weft.cli.board import help_without_command
-from weft.cli.options import JsonOption
+from weft.cli.options import JsonOption, help_without_command
 from weft.support.errors import WeftError, explain
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ def check_command(
                                                  "names, shapes and windows it must keep; default: none.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Whether a schedule holds together: boxes, transfers, buffers, order.
+    """Check whether a schedule holds together: boxes, transfers, buffers, order.
 
-    Says core, workload and transfer of what is wrong."""
+    Each fault is told with its core, workload and transfer."""
     from weft.schedule.check import faults_of
     from weft.schedule.read import read_schedule
 

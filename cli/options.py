@@ -12,7 +12,7 @@ import typer
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
-from weft.support.errors import WeftError, explain
+from weft.support.errors import USER_ERROR, WeftError, explain
 from weft.support.files import reason
 from weft.support.packages import no_package
 
@@ -180,3 +180,10 @@ def _number(text: str) -> float | bool:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     return int(text) if INTEGER.fullmatch(text) else float(text)
+
+
+def help_without_command(context: typer.Context) -> None:
+    """Show the help of a group of commands and end with USER_ERROR where none of them is named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(USER_ERROR)

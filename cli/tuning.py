@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``weft compile`` does with --tune, --tune-steps and --choices."""
+"""The options --tune, --tune-steps and --choices of ``weft compile``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.hw.contract.arch import Arch
 
 SHOWN = 0.001
-"""Of all cycles, by which a layer changes that the table shows."""
+"""The least change of a layer that the table shows, as a share of all cycles."""
 
 
 @dataclass(frozen=True)

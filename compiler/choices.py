@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compilation is told to do where it would otherwise follow its formulas, and the file that keeps it.
+"""Choices tell a compilation what to do where it would otherwise follow its formulas. A file keeps them.
 
 A :class:`Choices` names only what somebody chose; all else is as the formulas say. So ``FORMULA``, which names nothing,
 leaves every program as it is. ``compiler/tuning/`` searches for choices; ``weft compile --choices`` reads them.
@@ -24,15 +24,15 @@ from weft.support.outputs import Kind, write_text
 from weft.support.strict_json import read_object
 
 VERSION = 1
-"""Of the file's form."""
+"""The version of the file's form."""
 
 KIND = Kind.of_head("choices that --tune wrote", r'\{\n "choices": \d')
 
 SUFFIX = ".choices.json"
-"""Behind a model's name."""
+"""The ending of the file's name, behind the model's name."""
 
 MOST_PACE = 64
-"""Half cycles for a vector."""
+"""The largest pace, in half cycles for a vector."""
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,12 @@ from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
-import weft.cycles
-import weft.hw.contract
 from weft.support.cache import cache_directory
 from weft.support.sources import sources_digest
 
 # Kernels and their constants come from these packages. numba itself looks only at the file of the function that it is
 # asked for, and would keep what other files have changed.
-DIGEST = sources_digest(weft.cycles, weft.hw.contract)
+DIGEST = sources_digest("weft.cycles", "weft.hw.contract")
 FOLDER = cache_directory("estimator", DIGEST)
 PREBUILT = Path(__file__).parent / "prebuilt" / DIGEST
 """Machine code that the wheel brings (scripts/wheel.py). A checkout has none."""
@@ -59,7 +57,7 @@ class _KeptResult(CompileResultCacheImpl):
 
 
 class KeptCode(FunctionCache):
-    """What cannot be kept, because the disk is full, or not be read any more, is compiled again."""
+    """numba's cache of a function. Code that cannot be written or read is compiled again."""
 
     _impl_class = _KeptResult
 

@@ -13,11 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-import weft.compiler
-import weft.cycles
-import weft.hw.contract
-import weft.tmodel
 from weft.compiler.backend.encode import MachineCode
+from weft.compiler.digest import tool_digest
 from weft.compiler.layers.hir import Convolution, Layer, Layers
 from weft.compiler.layers.taps import Pass, vectors
 from weft.compiler.pipeline import run_on, run_parts
@@ -34,7 +31,6 @@ from weft.runtime.arrays import read_arrays
 from weft.runtime.programs import image_a_core
 from weft.support.errors import WeftError, explain
 from weft.support.files import read_bytes
-from weft.support.sources import sources_digest
 
 KEPT = 24
 """The number of networks' constants that a worker caches, for different sizes and types of machines."""
@@ -87,12 +83,6 @@ def digest_of(*paths: Path | None) -> str:
     for path in filter(None, paths):
         found.update(read_bytes(path, "model file", "name a file that every worker can read", MOST_MODEL_BYTES))
     return found.hexdigest()[:20]
-
-
-@lru_cache(1)
-def tool_digest() -> str:
-    """Return a digest of the sources that make a program and count its cycles."""
-    return sources_digest(weft.compiler, weft.cycles, weft.tmodel, weft.hw.contract)
 
 
 # -- tasks -------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check finds wrong in a schedule."""
+"""The faults that a check finds in a schedule."""
 
 from __future__ import annotations
 

@@ -16,9 +16,11 @@ from weft.support.strict_json import read_object
 DRAM_KEY = "-1"
 CORE_KEY = re.compile("0|[1-9][0-9]{0,4}")
 MOST_VALUES = 2_000_000
-"""Of a file: some fifteen seconds of reading and checking. The published schedules have a hundred thousand."""
+"""The most values of a file: some fifteen seconds of reading and checking.
+
+The published schedules have a hundred thousand."""
 MOST_WORKLOADS = 100_000
-"""Of all cores. The largest published schedule has some thousand."""
+"""The most workloads of all cores. The largest published schedule has some thousand."""
 
 T = TypeVar("T")
 

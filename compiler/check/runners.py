@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the checker runs a step's product: one row for each type of product that can be run."""
+"""The checker runs products of steps by this table: a row for each type of product that can be run."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compiler.backend.encode import machine_code
-from weft.compiler.choices import FORMULA, Choices
+from weft.compiler.backend.encode import MachineCode, machine_code
+from weft.compiler.choices import Choices
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import MemoryPlan, plan_memory, with_tilings
@@ -25,7 +25,7 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.schedule import interleaved, schedule_layers
 from weft.compiler.tiling.search import Search
 from weft.cycles.origin import apart
-from weft.cycles.replay import estimate_within
+from weft.cycles.replay import Estimate, estimate_within
 from weft.cycles.waits import analyse
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import DramModel
@@ -47,7 +47,7 @@ class Problem:
 
 
 class Local(NamedTuple):
-    """What a candidate saves, in cycles, in the layers ``first`` to before ``end``."""
+    """The cycles that a candidate saves in the layers ``first`` to before ``end``."""
 
     saved: int
     first: int
@@ -55,7 +55,9 @@ class Local(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """Cycles of all layers; ``waits`` [layers]: those in which the array waited."""
+    """The cycles of all layers.
+
+    ``waits`` [layers]: those in which the array waited; ``spent`` [layers]: all that a layer took."""
 
     cycles: int
     waits: tuple[int, ...]
@@ -101,10 +103,7 @@ class Judge:
         layout, problem = self.layout(choices), self.problem
         if layout is None:
             return None
-        plain = schedule_layers(problem.numbers, layout, problem.arch, 0, len(problem.layers))
-        ordered = interleaved(plain, problem.arch, choices)
-        code = machine_code(ordered.operations, ordered.layers, problem.arch)
-        found = estimate_within(code.content, problem.arch, most, problem.dram, origin=apart(problem.arch))
+        code, found = self._estimated(layout, choices, 0, len(problem.layers), most)
         if found is None:
             return None
         layers = code.layers[found.program.work["instruction"]]
@@ -128,21 +127,26 @@ class Judge:
         return self._places[choices.key]
 
     def _window(self, layout: MemoryPlan, choices: Choices, first: int, end: int) -> int:
-        """Cycles of some layers alone."""
+        """Return the cycles of some layers alone."""
         key = first, end, *_of_window(layout, choices, first, end)
         if key not in self._cycles:
-            problem = self.problem
-            plain = schedule_layers(problem.numbers, layout, problem.arch, first, end)
-            ordered = interleaved(plain, problem.arch, choices)
-            code = machine_code(ordered.operations, ordered.layers, problem.arch)
-            found = estimate_within(code.content, problem.arch, None, problem.dram, origin=apart(problem.arch))
+            _, found = self._estimated(layout, choices, first, end, None)
             assert found is not None
             self._cycles[key] = found.cycles
         return self._cycles[key]
 
+    def _estimated(self, layout: MemoryPlan, choices: Choices, first: int, end: int,
+                   most: int | None) -> tuple[MachineCode, Estimate | None]:
+        """Return the program of some layers alone, and its estimate; None for more than ``most`` cycles."""
+        problem = self.problem
+        plain = schedule_layers(problem.numbers, layout, problem.arch, first, end)
+        ordered = interleaved(plain, problem.arch, choices)
+        code = machine_code(ordered.operations, ordered.layers, problem.arch)
+        return code, estimate_within(code.content, problem.arch, most, problem.dram, origin=apart(problem.arch))
+
 
 def _of_window(layout: MemoryPlan, choices: Choices, first: int, end: int) -> tuple[Hashable, ...]:
-    """All that decides what the program of some layers is."""
+    """Return all that decides what the program of some layers is."""
     local = tuple(place for place in layout.local.values() if place.meets(first, end - 1))
     homes = tuple(layout.homes.get(var.root) for shape in layout.shapes[first:end]
                   for var in (*shape.layer.inputs, *shape.layer.outputs))
@@ -150,7 +154,7 @@ def _of_window(layout: MemoryPlan, choices: Choices, first: int, end: int) -> tu
 
 
 def _of_layer(layout: MemoryPlan, choices: Choices, number: int) -> Hashable:
-    """All that decides how a layer runs: its tiling, where its tensors lie, its pace."""
+    """Return all that decides how a layer runs: its tiling, the places of its tensors, its pace."""
     shape = layout.shapes[number]
     return shape.streams, layout.plans[number].tiling, choices.paces.get(number)
 
@@ -172,6 +176,3 @@ def local(part: int, base: Choices, candidate: Choices) -> Local | None:
 def whole(part: int, choices: Choices, most: int | None = None) -> Whole | None:
     """See :meth:`Judge.whole`; of a part of the network."""
     return _JUDGES[part].whole(choices, most)
-
-
-__all__ = ["FORMULA", "Judge", "Local", "Problem", "Whole", "begin", "local", "whole"]

@@ -14,10 +14,10 @@ from weft.compiler.scheduler.interleave import SIMD_CYCLES
 from weft.compiler.tiling.search import Search
 
 MOST_TILINGS = 60
-"""Of a layer that are tried, the cheapest by the formula."""
+"""The number of a layer's tilings that are tried: the cheapest by the formula."""
 
 DEAREST = 1.3
-"""Times what the formula's own choice is thought to cost, of those that are tried."""
+"""The modelled cost of the dearest tiling that is tried, in multiples of the formula's own choice."""
 
 PACES = (1, 2, 3, 5, 6, 8, 12)
 """Half cycles for a vector through the SIMD unit that are tried."""
@@ -25,7 +25,7 @@ PACES = (1, 2, 3, 5, 6, 8, 12)
 
 @dataclass(frozen=True)
 class Neighbours:
-    """What moves start from: ``choices``, the memory map that they lead to, and what the array waited in each layer."""
+    """The start of moves: ``choices``, their memory map, and for each layer how long the array waited in it."""
 
     choices: Choices
     layout: MemoryPlan
@@ -84,4 +84,4 @@ class Neighbours:
 
 MOVES: dict[Callable[[Neighbours, int, random.Random], Choices | None], float] = {
     Neighbours.tiling: 16, Neighbours.resident: 3, Neighbours.spread: 2, Neighbours.copy: 0.5, Neighbours.pace: 4}
-"""And how often each is drawn."""
+"""Move -> how often it is drawn, beside the others."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from weft.compiler import choices
 from weft.compiler.choices import digest_of
+from weft.compiler.digest import tool_digest
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.variables import live_ranges
@@ -25,8 +25,6 @@ from weft.compiler.request import Request
 from weft.compiler.tuning import judge
 from weft.compiler.tuning.judge import Problem
 from weft.compiler.tuning.search import Budget, Progress, Tuned, tune
-from weft.cycles import replay
-from weft.hw.contract import arch as contract
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import DramModel
 from weft.support.cache import cache_directory
@@ -44,7 +42,7 @@ def tune_network(request: Request, arch: Arch, dram: DramModel, budget: Budget, 
     WeftError for everything that the user can mend."""
     _, made = run_parts(request, arch, last="consts")
     problems = [_problem(request, products, dram) for products in made]
-    file = cache_directory("tuning") / f"{_digest(problems, budget)}.json"
+    file = cache_directory("tuning") / f"{search_digest(problems, budget)}.json"
     known = _known(file)
     if known is not None:
         return known
@@ -70,12 +68,9 @@ def _known(file: Path) -> list[Tuned] | None:
         return None
 
 
-def _digest(problems: Sequence[Problem], budget: Budget) -> str:
-    """Of all that decides what a search finds, the compiler's own sources among it."""
-    found = hashlib.sha256(repr(budget).encode())
-    folders = [Path(str(module.__file__)).parent for module in (choices, replay)]
-    for path in sorted(path for folder in (*folders, Path(contract.__file__).parent) for path in folder.rglob("*.py")):
-        found.update(path.name.encode() + b"\0" + path.read_bytes())
+def search_digest(problems: Sequence[Problem], budget: Budget) -> str:
+    """Return a digest of all that decides what a search finds, the tool itself among it."""
+    found = hashlib.sha256(repr(budget).encode() + tool_digest().encode())
     for problem in problems:
         found.update(json.dumps([digest_of(problem.layers, problem.arch), repr(problem.dram)]).encode())
         found.update(problem.consts.vectors.tobytes())

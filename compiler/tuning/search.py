@@ -26,10 +26,10 @@ ROUND = 16
 """Moves that are judged side by side."""
 
 MOST_DRAWS = 40
-"""For a move that was not judged yet; where none comes, all may come again."""
+"""The most draws for a move that was not judged yet; if none comes, all may come again."""
 
 LEAST_WEIGHT = 0.02
-"""Of a layer that never waits, beside all layers' waits, when one is drawn."""
+"""The weight in the draw of a layer that never waits, as a share of all layers' waits."""
 
 Progress = Callable[[float, int, int], None]
 """Hears what share of the budget is gone, and cycles of the part that is tuned: by the formulas, and the best."""
@@ -72,7 +72,7 @@ def tune(problems: Sequence[Problem], budget: Budget, executor: Executor, progre
 
 @dataclass
 class _Clock:
-    """How much of a budget is gone."""
+    """A clock that tells how much of a budget is gone."""
 
     budget: Budget
     steps: int = 0
@@ -87,7 +87,9 @@ class _Clock:
 
 
 class _Search:
-    """Of one part. ``best`` is what the whole program is known to be fastest with, ``taken`` what was put on top."""
+    """The search for one part's choices.
+
+    ``best``: the choices with which the whole program is known to be fastest; ``taken``: those put on top since."""
 
     def __init__(self, part: int, problem: Problem, before: Whole, executor: Executor) -> None:
         self.part, self.problem, self.executor = part, problem, executor
@@ -124,7 +126,7 @@ class _Search:
         return Tuned(self.best, self.before, self.cycles)
 
     def _moves(self, chance: random.Random, most: int) -> Iterator[Choices]:
-        """Up to ``most`` moves that were not judged yet."""
+        """Yield up to ``most`` moves that were not judged yet."""
         base, layout = self.current, self.judge.layout(self.current)
         assert layout is not None
         floor = 1 + LEAST_WEIGHT * sum(self.cycles.waits)

@@ -25,6 +25,7 @@ from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.compiler.tuning import judge
+from weft.compiler.tuning import network as tuning
 from weft.compiler.tuning.judge import Judge, Problem
 from weft.compiler.tuning.network import tune_network
 from weft.compiler.tuning.search import Budget, Tuned, tune
@@ -267,3 +268,11 @@ def test_choices_that_do_not_fit_are_refused(network: Path, problem: Problem, tm
     small = BASE.replace(local_depth=72)
     with pytest.raises(CompileError, match="resident"):
         compiled(network, tmp_path, Choices(residents={name: True}), arch=small)
+
+
+def test_what_is_kept_is_the_tools_own(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another compiler, estimator or format makes other programs, for which a search has to run again."""
+    kept = tuning.search_digest([problem], STEPS)
+    assert tuning.search_digest([problem], STEPS) == kept
+    monkeypatch.setattr(tuning, "tool_digest", lambda: "another tool")
+    assert tuning.search_digest([problem], STEPS) != kept
