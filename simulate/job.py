@@ -15,6 +15,8 @@ from weft.simulate.build import DRAM_SOURCES, PACED_SOURCES, TRACE_SOURCES, buil
 from weft.simulate.sim_top import MEMORIES, public_vlt, weft_sim
 from weft.simulate.simulation import Simulation, run_simulation
 
+SLVERR = 2
+"""The AXI response of a slave that failed."""
 __all__ = ["Job", "JobResult", "MemorySettings", "ProgramRun", "build_machine", "run_groups", "run_job"]
 
 
@@ -32,6 +34,7 @@ class MemorySettings:
     stall_b: int = 0
     error_lo: int = 0
     error_hi: int = 0
+    error_response: int = SLVERR
 
 
 @dataclass(frozen=True, kw_only=True)
