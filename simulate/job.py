@@ -53,6 +53,8 @@ class ProgramRun:
     """Whether there is a soft reset at its interrupt, before its registers are read.
 
     They then tell nothing of the program."""
+    reset_after: int = 0
+    """The cycles from its start to a soft reset that breaks it off, 0 for none. Its registers then tell nothing."""
     content: Mapping[str, str] = field(default_factory=dict)
     """Memory -> file with its content when the program starts, zeros beyond; others stay as they are."""
     snapshots: Mapping[str, str] = field(default_factory=dict)

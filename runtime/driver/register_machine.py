@@ -289,7 +289,7 @@ class RegisterMachine:
     def _reset(self, cores: Sequence[Registers]) -> None:
         """Reset the machine."""
         looks = int(RESET_SECONDS / LONGEST_PAUSE)
-        self._command(cores, Command.SOFT_RESET, lambda status: not status & ~(1 << Status.IDLE), looks)
+        self._command(cores, Command.SOFT_RESET, lambda status: status == 1 << Status.IDLE, looks)
         for registers in cores:
             registers.command("INTERRUPT_STATUS", ENDED)
 
