@@ -106,11 +106,12 @@ def build_machine(
     controller: str = "",
     trace: bool = False,
     coverage: bool = False,
+    random_start: bool = False,
 ) -> Simulation:
     """Return the simulation of module `weft_top`, which has its trace port, with its three memories.
 
     ``controller``: the Verilog of a board's memory controller that decides when memories answer
-    (boards/shell/controller.py)."""
+    (boards/shell/controller.py). ``random_start``: what has no initial value begins random."""
     top = weft_sim(axi_data_width=axi_data_width, axi_address_width=axi_address_width, stream_width=stream_width,
                    shared_dram=shared_dram, paced=bool(controller), cores=cores, memory_ports=memory_ports)
     return build_simulation(
@@ -120,6 +121,7 @@ def build_machine(
         public_vlt=public_vlt(),
         trace=trace,
         coverage=coverage,
+        random_start=random_start,
     )
 
 
