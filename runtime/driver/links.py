@@ -15,7 +15,8 @@ from weft.runtime.driver.checked_bridge import CheckedBridge
 from weft.runtime.driver.dram_start import DramController, Leveling, check_memory
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.needs import needs_of
-from weft.runtime.driver.register_machine import RegisterMachine, Registers, check_board, check_there
+from weft.runtime.driver.register_machine import RegisterMachine
+from weft.runtime.driver.registers import Registers, check_board, check_there
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.simulated import SimulatedTransport
 from weft.runtime.driver.transport import PROGRAM_SECONDS, Transport
@@ -110,8 +111,12 @@ class LinkTarget:
         """Take the memory map of a shell, and the bridge that its witness allows."""
         self.shell, self.memory_map = shell, shell_map(shell)
         if shell.witness is not None:
-            self.bridge = CheckedBridge(self.bridge, shell.witness)
-            self.registers = Registers(self.bridge, self.memory_map.registers)
+            self.watch(shell.witness)
+
+    def watch(self, witness: int) -> None:
+        """Use the witness at an address of the bus from now on."""
+        self.bridge = CheckedBridge(self.bridge, witness)
+        self.registers = Registers(self.bridge, self.memory_map.registers)
 
     def start(self, shell: ShellFile) -> None:
         """Start the DRAM and test it. Raise WeftError if it fails."""

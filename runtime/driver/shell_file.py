@@ -76,8 +76,8 @@ class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of ``shell.json``.
 
     ``memory``: what the machine sees from address 0. ``windows``: on-chip memories within it, by MEMORIES; a board has
-    either these or ``dram``. ``baud``: of its UART. ``arch``: the machine's parameters. ``witness``: where the witness of
-    the host's accesses is (``witness.py``); shells of 0.1 have none."""
+    either these or ``dram``. ``baud``: of its UART. ``arch``: the machine's parameters. ``witness``: the
+    place of the witness of the host's accesses (``witness.py``); shells of 0.1 have none."""
 
     board: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     clock_hz: Annotated[int, msgspec.Meta(ge=1_000_000, le=1_000_000_000)]

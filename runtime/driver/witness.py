@@ -23,7 +23,7 @@ def fold(crc: int, address: int, words: np.ndarray) -> int:
     pairs = np.empty((len(words), 2), "<u4")
     pairs[:, 0] = address // WORD_BYTES + np.arange(len(words))
     pairs[:, 1] = words
-    return zlib.crc32(pairs, crc)
+    return zlib.crc32(pairs.tobytes(), crc)
 
 
 class Witness:

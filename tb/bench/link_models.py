@@ -107,7 +107,7 @@ class UartFarEnd:
 
     While it sends an answer, at most ``room`` bytes wait for it; more are lost."""
 
-    def __init__(self, memory: Bus, byte_seconds: float, room: int = 0) -> None:
+    def __init__(self, memory: Bus, byte_seconds: float = 0.0, room: int = 0) -> None:
         self.memory, self.byte_seconds, self.room = memory, byte_seconds, room
         self._command = bytearray()
         self._began, self._written = 0.0, 0
