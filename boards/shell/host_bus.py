@@ -14,8 +14,7 @@ from typing import Any
 from litex.gen import Cat, If, LiteXModule, Mux, Signal
 from litex.soc.interconnect import stream, wishbone
 
-from weft.runtime.driver.uartbone import ROOM_BYTES
-from weft.runtime.driver.witness import WITNESS_WORDS
+from weft.hw.contract.host_link import ROOM_BYTES, WITNESS_WORDS
 
 CRC_BITS, WORD_BITS = 32, 32
 SETTLE_CYCLES = 4

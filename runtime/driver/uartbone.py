@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from weft.hw.contract.host_link import ROOM_BYTES
 from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault, Read, Write
 from weft.support.errors import explain
 from weft.support.files import reason
@@ -30,8 +31,6 @@ EXCHANGE_SECONDS = 0.05
 BITS_OF_A_BYTE = 10
 """The bits of a byte on the line, with start and stop bit."""
 BAUD = 3_000_000
-ROOM_BYTES = 64
-"""The bytes that wait in the far end of our own shells while it answers (boards/shell/host_bridge.py)."""
 
 
 class Line(Protocol):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the far end's witness must say: a CRC-32 of all that the host wrote to the bus, and one of all that it read.
 
-The witness (``boards/shell/witness.py``) looks at every access of the host's bus. It takes the word address and the
+The witness (``boards/shell/host_bus.py``) looks at every access of the host's bus. It takes the word address and the
 word of each, lowest byte first, into the CRC of writes or into that of reads. So equal CRCs say that exactly these
 accesses were carried out, once and in this order, and that what was read arrived as it was on the bus."""
 
@@ -12,10 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.hw.contract.host_link import WITNESS_WORDS
 from weft.runtime.driver.transport import WORD_BYTES, Write
-
-WITNESS_WORDS = 2
-"""The words of the witness: the CRC of writes, then that of reads, before the access that reads it."""
 
 
 def fold(crc: int, address: int, words: np.ndarray) -> int:

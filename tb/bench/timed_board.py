@@ -11,12 +11,13 @@ import numpy as np
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import Status
+from weft.hw.contract.host_link import ROOM_BYTES
 from weft.hw.contract.isa import Isa
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.memory_map import MemoryMap
-from weft.runtime.driver.uartbone import ROOM_BYTES, UartBone
+from weft.runtime.driver.uartbone import UartBone
 from weft.tb.bench.link_models import UartWire, UdpWire, Witnessed
 from weft.tb.bench.register_model import RegisterModel
 

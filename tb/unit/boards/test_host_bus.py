@@ -15,8 +15,9 @@ from litex.soc.interconnect import wishbone
 from migen import run_simulation
 
 from weft.boards.shell.host_bus import CRC_BITS, Witness, crc_terms
-from weft.runtime.driver.uartbone import ROOM_BYTES, UartBone
-from weft.runtime.driver.witness import WITNESS_WORDS, fold
+from weft.hw.contract.host_link import ROOM_BYTES, WITNESS_WORDS
+from weft.runtime.driver.uartbone import UartBone
+from weft.runtime.driver.witness import fold
 
 WITNESS, WORDS = 1 << 12, 16
 ALL_BITS = (1 << CRC_BITS) - 1

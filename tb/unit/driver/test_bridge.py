@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft.hw.contract.host_link import ROOM_BYTES
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.checked_bridge import CheckedBridge
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.transport import LinkError
-from weft.runtime.driver.uartbone import ROOM_BYTES, UartBone
+from weft.runtime.driver.uartbone import UartBone
 from weft.tb.bench.link_models import Faults, Memory, UartWire, UdpWire, Witnessed, flip_bits
 
 BASE, WORDS = 0x4000_0000, 512

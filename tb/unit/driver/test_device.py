@@ -13,6 +13,7 @@ from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import Status, board_code
+from weft.hw.contract.host_link import ROOM_BYTES
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
@@ -22,7 +23,7 @@ from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.register_machine import DeviceTimeout
 from weft.runtime.driver.registers import DeviceError, check_board
 from weft.runtime.driver.transport import LinkError
-from weft.runtime.driver.uartbone import ROOM_BYTES, UartBone
+from weft.runtime.driver.uartbone import UartBone
 from weft.runtime.session import Session
 from weft.support.errors import WeftError
 from weft.tb.bench.link_models import Faults, UartWire, UdpWire, Witnessed, flip_bits
