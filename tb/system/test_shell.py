@@ -59,6 +59,7 @@ def opened(board: str, folder: Path) -> Iterator[tuple[SimulatedShell, Device]]:
     shell = ShellFile.of(described)
     line = SimulatedShell(simulation, folder, shell.clock_hz)
     target = LinkTarget(line.transport(), shell_map(shell), SECONDS)
+    target.take(shell)
     target.arch = arch
     with Device(target) as device:
         if shell.dram:

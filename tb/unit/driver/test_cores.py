@@ -17,7 +17,8 @@ from weft.hw.contract.isa import Isa
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget
-from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout
+from weft.runtime.driver.register_machine import DeviceTimeout
+from weft.runtime.driver.registers import DeviceError
 from weft.runtime.driver.uartbone import UartBone
 from weft.runtime.programs import Batch
 from weft.runtime.session import Session
