@@ -5,6 +5,8 @@ A reader answers or raises WeftError. Whatever else it raises is a fault, as is 
 
 from __future__ import annotations
 
+import atexit
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -28,6 +30,8 @@ from weft.tmodel.network import Network
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "models" / "digits" / "digits.onnx"
+COMPILED = "WEFT_FUZZ_DIGITS"
+"""The environment variable that names the folder of the compiled digits."""
 TINY = lockstep_archs()["lanes4_lut"]
 """The machine of the programs."""
 
@@ -40,12 +44,18 @@ class Target:
     good: Callable[[], list[bytes]]
 
 
+def prepare(compiled: Path) -> None:
+    """Compile the digits into a folder, once. A fuzzer's process cannot: what it watches is no machine code."""
+    if not (compiled / "digits.tmodel").exists():
+        compile_model(DIGITS, Arch.load("tiny").replace(dram0_depth=1 << 14, dram1_depth=1 << 14), compiled)
+
+
 @cache
 def folder() -> Path:
-    """Return a folder of this process, with the compiled digits in it."""
+    """Return a folder of this process, with what ``prepare`` made in it; it goes with the process."""
     found = Path(tempfile.mkdtemp(prefix="weft-fuzz-"))
-    compile_model(DIGITS, Arch.load("tiny").replace(dram0_depth=1 << 14, dram1_depth=1 << 14), found)
-    return found
+    atexit.register(shutil.rmtree, found, ignore_errors=True)
+    return Path(shutil.copytree(os.environ[COMPILED], found / "digits"))
 
 
 def of_file(suffix: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
@@ -97,7 +107,3 @@ TARGETS = {
                                                     for seed in range(20)]),
 }
 
-
-def forget() -> None:
-    """Remove this process's folder."""
-    shutil.rmtree(folder(), ignore_errors=True)
