@@ -33,8 +33,8 @@ from weft.boards.shell.machine import MACHINE, Machine, windows
 from weft.boards.shell.narrow import native_port
 from weft.hw.contract.arch import Arch
 
-REGISTERS_BASE, REGISTERS_BYTES = 0x9000_0000, 0x1000
-"""The place of the machine's control registers on the bus."""
+REGISTERS_BASE = 0x9000_0000
+"""The place of the machine's control registers on the bus: a page, or of several cores a page each and one more."""
 WITNESS_BASE, WITNESS_BYTES = 0x9100_0000, 0x1000
 """The place of the witness on the bus."""
 MEMORY_BASE = 0x4000_0000
@@ -139,7 +139,7 @@ class ShellSoC(SoCMini):
         for channel, fields in LITE_CHANNELS.items():
             pins |= joined(machine, f"s_axil_{channel}", getattr(registers, channel), fields)
         self.bus.add_slave("weft", registers,
-                           SoCRegion(origin=REGISTERS_BASE, size=REGISTERS_BYTES, cached=False))
+                           SoCRegion(origin=REGISTERS_BASE, size=1 << machine.bits("s_axil_awaddr"), cached=False))
         unused = {f"i_{name}": machine.unused(name) for name in machine.ports
                   if machine.is_input(name) and name not in ("clk", "rst") and f"i_{name}" not in pins}
         self.specials += Instance(MACHINE, **pins, **unused)
