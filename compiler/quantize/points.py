@@ -6,7 +6,6 @@ pw; a bias or a residual at point q is loaded with shift pa - q; results are req
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -112,12 +111,13 @@ class LayerFixedPointParams:
     def ways(self) -> LayerQuantization:
         """The register values of the layer's operations."""
         core = Settings.of(input_shift=self.core_shift)
+        functions = self.functions or (NO_SETTINGS,) * len(self.output_shifts)
         both = (Settings.of(input_shift=self.input_shift, output_shift=self.output_shift),
                 *(Settings.of(input_shift=shift, output_shift=shift) for shift in self.output_shifts[1:]))
         return LayerQuantization(mat_mul=core, core=core, simd=both, operand=Settings.of(input_shift=self.output_shift),
                     adds=tuple(Settings.of(input_shift=shift) for shift in self.add_shifts),
                     requantizations=tuple(Settings((*Settings.of(output_shift=shift), *function)) for shift, function
-                                          in itertools.zip_longest(self.output_shifts, self.functions, fillvalue=())))
+                                          in zip(self.output_shifts, functions, strict=True)))
 
 
 @dataclass(frozen=True)
