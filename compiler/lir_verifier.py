@@ -15,13 +15,14 @@ from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.places import Allocation
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
-from weft.hw.contract.register_table import tap_registers
+from weft.hw.contract.register_table import output_registers, tap_registers
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES, SchemeKind
 from weft.hw.contract.system import System
 from weft.hw.contract.walk import Walk
 
 IN, OUT, MULTIPLIED, COMPUTED = "moved in", "moved out", "multiplied", "computed"
+ACTIVATED = "moved out with ReLU"
 NOWHERE = "moved beside the accumulators"
 
 SETTINGS: dict[SchemeKind, dict[str, tuple[str, ...]]] = {
@@ -57,6 +58,8 @@ class _Checker:
             self.allowed = {**self.allowed, MULTIPLIED: (*self.allowed[MULTIPLIED], *taps)}
         if arch.activation_tables:
             self.allowed = {**self.allowed, OUT: (*self.allowed[OUT], Register.ACTIVATION_TABLE.name)}
+        functions = tuple(register.name for register in output_registers(arch))
+        self.allowed = {**self.allowed, ACTIVATED: (*self.allowed[OUT], *functions)}
         self.activation_tables = {0}
         self.scaled = not arch.scheme.per_lane
         self.registers = {0}
@@ -137,7 +140,8 @@ class _Checker:
         self._must_be_in(operation.local, LOCAL)
         self._must_be_in(operation.far, DRAM0, DRAM1, ACCUMULATORS)
         inside = operation.far.memory == ACCUMULATORS
-        self._settings(operation.settings, (OUT if operation.to_local else IN) if inside else NOWHERE)
+        leaves = ACTIVATED if operation.relu else OUT
+        self._settings(operation.settings, (leaves if operation.to_local else IN) if inside else NOWHERE)
         if (operation.relu and not (inside and operation.to_local)
                 or operation.accumulate and not (inside and not operation.to_local)):
             raise self._error("relu goes with moves out of the accumulators, accumulate with moves into them")

@@ -87,8 +87,9 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
 def _clip(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that limits the node's input to 0 and an upper limit.
 
-    Raise CompileError without SIMD registers."""
-    need_registers(builder.arch, node)
+    Raise CompileError if neither the SIMD unit nor the way out of the accumulators can do it."""
+    if not builder.arch.output_maximum:
+        need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, *ELEMENTWISE)
     limited = layer.join(position, Minimum(layer.temp, float(builder.graph.constants[node.input(2)])))
     return limited if layer.has(Relu) else limited.join(position, Relu(layer.temp))
@@ -101,8 +102,11 @@ def _gate(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
-    """Return a layer that ends with the node's leaky ReLU. Raise CompileError without SIMD registers."""
-    need_registers(builder.arch, node)
+    """Return a layer that ends with the node's leaky ReLU.
+
+    Raise CompileError if neither the SIMD unit nor the way out of the accumulators can do it."""
+    if not builder.arch.output_slope:
+        need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, Relu, *ELEMENTWISE)
     return layer.join(position, LeakyRelu(layer.temp, node.attributes["alpha"]))
 

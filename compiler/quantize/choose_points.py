@@ -13,7 +13,7 @@ from weft.compiler.errors import END, refuse
 from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load, Product, Var
 from weft.compiler.passes.propagate_quantizers import copies_inputs
 from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
-from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams
+from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams, output_functions
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import largest_point
@@ -46,9 +46,11 @@ def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
 def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> FixedPointParams:
     """Return the data type's own binary point for all tensors and layers."""
     point = arch.number.point
-    numbers = [LayerFixedPointParams(point, point, 2 * point, point, (point,) * len(layer.adds),
-                           (point,) * len(layer.outputs)) for layer in layers]
-    return FixedPointParams(dict.fromkeys(names, point), tuple(numbers), measured="")
+    points = dict.fromkeys(names, point)
+    numbers = [LayerFixedPointParams(
+        point, point, 2 * point, point, (point,) * len(layer.adds), (point,) * len(layer.outputs),
+        functions=output_functions(layer, points, arch)) for layer in layers]
+    return FixedPointParams(points, tuple(numbers), measured="")
 
 
 def copied(var: Var, makers: Mapping[str, Layer], constants: Mapping[str, np.ndarray]) -> list[str]:
@@ -188,7 +190,8 @@ class _Chooser:
         entering = self.points[layer.core.input.root] if isinstance(layer.core, Load) else bias
         return LayerFixedPointParams(weights, bias, accumulators, accumulators - entering,
                            tuple(accumulators - self.points[add.input.root] for add in layer.adds),
-                           tuple(made - self.points[var.root] for var in layer.outputs), gate_shift)
+                           tuple(made - self.points[var.root] for var in layer.outputs), gate_shift,
+                           output_functions(layer, self.points, self.arch))
 
     def _gate(self, layer: Layer, gate: Gate, accumulators: int) -> tuple[int, int]:
         """Return the output shift of a gate's two factors, and the point of their product.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Load, Saved
+from weft.compiler.layers.hir import LeakyRelu, Load, Saved
 from weft.compiler.layers.taps import Pass, Steps, lines, rows
 from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
 from weft.compiler.memory.places import DramAddress
@@ -66,6 +66,7 @@ class LayerEmitter:
         self.loader = Loader(shape, plan, homes, residents, pools.local, copy)
         self.together = self._multiplied(0, 0)  # settings of MatMuls in which all lanes meet
         self.operand = Buffer(0, shape.consts.operands)
+        self.sloped = isinstance(self.layer.elementwise, LeakyRelu) and not shape.consts.operands  # on output
         self.result = Buffer(0, 0)
         self.walks: dict[tuple[int | Size, ...], list[Streamed]] = {}  # from base 0, by tap and pixels of both sides
 
@@ -279,7 +280,7 @@ class LayerEmitter:
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
         """Yield the saves before or after the max pool.
 
-        Before the first save comes the layer's elementwise operation, once."""
+        Before the first save comes the layer's elementwise operation, once, unless saves do it."""
         if (before_pool == self.layer.saves_before_pool and self.layer.elementwise is not None
                 and self.operand.size):
             yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, self.ways.simd[0],
@@ -298,7 +299,7 @@ class LayerEmitter:
             for piece in pieces(box) if rounds else [box]:
                 yield from move(True, piece, view, result, ACCUMULATORS, self.arch,
                                 self.ways.requantizations[number],
-                                relu=save.relu)
+                                relu=save.relu or self.sloped)
 
         yield from self._scaled(prepared, result.box, rounds + number, move_out)
         if not resident:

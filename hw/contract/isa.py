@@ -27,7 +27,7 @@ from weft.hw.contract.instructions import (
     flag_bit,
 )
 from weft.hw.contract.numerics import bits_to_count
-from weft.hw.contract.register_table import register_table
+from weft.hw.contract.register_table import output_registers, register_table
 from weft.hw.contract.registers import Register, RegisterSpec
 from weft.hw.contract.repeats import History, counts, expand
 from weft.hw.contract.walk import encodable
@@ -64,7 +64,8 @@ class Isa:
 
     def _parameter_width(self) -> int:
         """Return the bits that the widest register of quantization parameters takes in a Configure."""
-        return max(spec.width for spec in self.arch.scheme.registers(self.arch.activation_tables).values())
+        parameters = {**self.arch.scheme.registers(self.arch.activation_tables), **output_registers(self.arch)}
+        return max(spec.width for spec in parameters.values())
 
     # -- fields ----------------------------------------------------------------------------------------------------
     @cached_property

@@ -77,7 +77,7 @@ def test_the_hash_has_each_key_on_which_the_meaning_of_programs_depends(name: st
     reach = {"data_type": "FP16BP9", "array_size": 7, "dram0_depth": 4096, "dram1_depth": 4096, "lut_count": 1,
              "simd_registers_depth": 4, "stride0_depth": 2, "stride1_depth": 2, "mac_rounding": "every_step",
              "accumulator_width": 40, "lut_depth": 32, "activation_tables": 2, "axi_data_width": 64,
-             "depthwise_taps": 3, "cores": 2, "memory_ports": 2}
+             "depthwise_taps": 3, "output_maximum": 1, "output_slope": 1, "cores": 2, "memory_ports": 2}
     base = BYTES.replace(activation_tables=0) if name in ("activation_tables", "dsp_packing") else FIXED
     base = base.replace(simd_registers_depth=3, **NEEDS.get(name, {}))
     value = {**OTHERS, **reach, "number_of_threads": 1}[name]
