@@ -245,11 +245,11 @@ def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: 
 def check_schedule(graph: Graph, stored: Consts, layout: MemoryPlan, scheduled: Schedule, arch: Arch) -> None:
     """Raise Fault if the scheduled program is wrong."""
     written = [*(layout.dram0[port.tensor] for port in graph.inputs), *filter(None, [layout.copy])]
-    verify(scheduled.operations, arch, written, len(stored.vectors))
+    verify(scheduled.operations, arch, written, len(stored.vectors), scheduled.table)
 
 
 def encoded(scheduled: Schedule, arch: Arch) -> MachineCode:
     """Return the machine code of the program. Raise CompileError if it is too long."""
-    code = machine_code(scheduled.operations, scheduled.layers, arch)
+    code = machine_code(scheduled.table, scheduled.layers, arch)
     check_length(len(code.layers), arch)
     return code

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.choices import FORMULA, Choices
+from weft.compiler.lir_table import LirTable
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import Numbers
@@ -26,6 +28,17 @@ class Schedule:
 
     operations: tuple[lir.Operation, ...]
     layers: np.ndarray
+
+    @cached_property
+    def table(self) -> LirTable:
+        """The operations as arrays."""
+        return LirTable.of(self.operations)
+
+    def ordered(self, order: np.ndarray) -> Schedule:
+        """Return the same operations in another ``order``, indices of operations."""
+        changed = Schedule(tuple([self.operations[index] for index in order.tolist()]), self.layers[order])
+        changed.__dict__["table"] = self.table.ordered(order)  # what would be made of the operations again
+        return changed
 
     def text(self) -> str:
         """Return the operations as text, one a line."""
@@ -72,5 +85,4 @@ def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Sche
             if number < len(of_layers):
                 of_layers[number] = pace
         paces = of_layers[plain.layers]
-    order = interleave(plain.operations, arch, paces)
-    return Schedule(tuple(plain.operations[index] for index in order), plain.layers[order])
+    return plain.ordered(interleave(plain.table, arch, paces))

@@ -141,7 +141,7 @@ class Judge:
         problem = self.problem
         plain = schedule_layers(problem.numbers, layout, problem.arch, first, end)
         ordered = interleaved(plain, problem.arch, choices)
-        code = machine_code(ordered.operations, ordered.layers, problem.arch)
+        code = machine_code(ordered.table, ordered.layers, problem.arch)
         return code, estimate_within(code.content, problem.arch, most, problem.dram, origin=apart(problem.arch))
 
 
