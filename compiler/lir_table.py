@@ -20,8 +20,8 @@ from weft.hw.contract.registers import Register
 from weft.hw.contract.units import Memory
 
 MEMORY_NUMBERS = {memory.value: number for number, memory in enumerate(Memory)}
-NO_ADDRESS = Address(-1, 0)  # type: ignore[arg-type]
-"""What stands for an address that an operation does not have: memory and offset."""
+ABSENT = -1
+"""The number of the memory of an address that an operation does not have."""
 UNKNOWN = len(MEMORY_NUMBERS)
 """The number of a memory that no machine has."""
 
@@ -59,8 +59,7 @@ class LirTable:
             new = places[old]
             sorting = np.argsort(new)
             numbers[kind] = new[sorting]
-            fields[kind] = kind(*(Address(*(part[sorting] for part in column)) if isinstance(column, Address)
-                                  else column[sorting] for column in self.fields[kind]))
+            fields[kind] = kind(*(_sorted(column, sorting) for column in self.fields[kind]))
         return LirTable(numbers, fields, self.settings, self.count)
 
     def of_kind(self, kind: type) -> tuple[np.ndarray, Any]:
@@ -107,6 +106,14 @@ class _Settings:
         return np.array([self.of[id(settings)] for settings in column], np.int64)
 
 
+def _sorted(column: Any, order: np.ndarray) -> Any:
+    """Return a field's arrays in another order."""
+    if not isinstance(column, Address):
+        return column[order]
+    parts: Any = column
+    return Address(*(part[order] for part in parts))
+
+
 def _columns(kind: Any, operations: Sequence[Any], settings: _Settings) -> Any:
     """Return operations of one kind as one, whose fields are arrays."""
     columns = zip(*operations, strict=True) if operations else ((),) * len(kind._fields)
@@ -123,12 +130,13 @@ def _columns(kind: Any, operations: Sequence[Any], settings: _Settings) -> Any:
 
 def _addresses(column: Sequence[Address | None]) -> Any:
     """Return addresses as one ``Address`` of two arrays."""
-    if None in column:
-        column = [NO_ADDRESS if address is None else address for address in column]
-    memories, offsets = zip(*column, strict=True) if column else ((), ())  # type: ignore[misc]
-    numbers = {**MEMORY_NUMBERS, NO_ADDRESS.memory: NO_ADDRESS.memory}
-    return Address(np.array([numbers.get(memory, UNKNOWN) for memory in memories], np.int64),  # type: ignore[arg-type]
-                   np.array(offsets, np.int64))  # type: ignore[arg-type]
+    given = [_NO_ADDRESS if address is None else address for address in column] if None in column else column
+    memories: Any = [memory for memory, _ in given]  # type: ignore[misc]
+    offsets: Any = np.array([offset for _, offset in given], np.int64)  # type: ignore[misc]
+    return Address(np.array([_NUMBERS.get(memory, UNKNOWN) for memory in memories], np.int64),  # type: ignore[arg-type]
+                   offsets)
 
 
+_NO_ADDRESS = Address("", 0)
+_NUMBERS = {**MEMORY_NUMBERS, _NO_ADDRESS.memory: ABSENT}
 _CODES: dict[Any, int] = {kind: code for code, kind in enumerate(lir.OPERATIONS.values())}

@@ -15,7 +15,7 @@ from weft.compiler import lir
 from weft.compiler.errors import Fault
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.lir_accesses import accesses_of
-from weft.compiler.lir_table import MEMORY_NUMBERS, NO_ADDRESS, UNKNOWN, LirTable
+from weft.compiler.lir_table import ABSENT, MEMORY_NUMBERS, UNKNOWN, LirTable
 from weft.compiler.memory.places import Allocation
 from weft.cycles.jit import entry, kernel
 from weft.hw.contract.arch import Arch
@@ -88,7 +88,7 @@ class _Checker:
     def _must_be_in(self, kind: type, name: str, allowed: tuple[str, ...]) -> None:
         numbers, fields = self.table.of_kind(kind)
         found = getattr(fields, name).memory
-        right = np.isin(found, [NO_ADDRESS.memory, *(MEMORY_NUMBERS[memory] for memory in allowed)])
+        right = np.isin(found, [ABSENT, *(MEMORY_NUMBERS[memory] for memory in allowed)])
         self.need(right, numbers, lambda place: f"{getattr(self.operations[numbers[place]], name)} must be in "
                                                 f"{' or '.join(allowed)}")
 
@@ -211,8 +211,8 @@ class _Checker:
 def _first_wrong(accesses, bases, valid, constants, const_size):  # type: ignore
     """Return the first wrong access and what is wrong, else (-1, _RIGHT).
 
-    ``valid`` has a flag for each vector of all memories, which begin at ``bases``: whether it was written. Memory number
-    ``constants`` begins with ``const_size`` constants."""
+    ``valid`` has a flag for each vector of all memories, which begin at ``bases``: whether it was written. Memory
+    number ``constants`` begins with ``const_size`` constants."""
     for place in range(len(accesses)):
         access = accesses[place]
         wrong = _wrong(access, bases, valid, constants, const_size)
@@ -245,8 +245,8 @@ def _wrong(access, bases, valid, constants, const_size):  # type: ignore
 def _written_registers(left, right, first, last, loop, most):  # type: ignore
     """Return for each SIMD operation whether the registers that it reads, ``left`` and ``right``, were written.
 
-    It writes ``first`` to ``last``. ``loop`` is 0 outside of loops and else the loop's number; what a body writes counts
-    only in it. ``most`` is the largest register."""
+    It writes ``first`` to ``last``. ``loop`` is 0 outside of loops and else the loop's number; what a body writes
+    counts only in it. ``most`` is the largest register."""
     known = np.zeros(most + 1, np.bool_)
     known[0] = True
     before, within = known.copy(), 0

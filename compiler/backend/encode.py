@@ -57,7 +57,7 @@ def encode(table: LirTable, arch: Arch) -> tuple[np.ndarray, np.ndarray]:
         numbers, entry = table.of_kind(kind)
         for row, values in zip(instructions, encoded(isa, entry), strict=True):
             row[numbers] = values
-    before, configures = _configures(_needs(table, arch), table.count, isa)
+    before, configures = _configures(_needs(table, arch), isa)
     places = np.concatenate([before, np.arange(table.count)])
     order = np.argsort(places, kind="stable")  # Configures come before the operation that needs them
     starts = np.arange(table.count) + np.searchsorted(before, np.arange(table.count))
@@ -84,29 +84,31 @@ class _Need(NamedTuple):
 
 def _needs(table: LirTable, arch: Arch) -> _Need:
     """Return what all operations need, in program order, and behind them the values after reset."""
-    needs: list[_Need] = []
+    needs = [*_of_walks(table), *_of_settings(table)]
+    needs.append(_restored(table.count, arch))
+    together = [np.concatenate(column) for column in zip(*needs, strict=True)]
+    order = np.argsort(together[0], kind="stable")
+    return _Need(*(column[order] for column in together))
 
-    def need(register: Register, numbers: np.ndarray, values: np.ndarray) -> None:
-        needs.append(_Need(numbers, np.full(len(numbers), int(register)), values))
 
+def _of_walks(table: LirTable) -> Iterator[_Need]:
+    """Yield what operations need for their rows and pitches; a single row has no pitch."""
     for kind, walks in WALKS.items():
         numbers, entry = table.of_kind(kind)
-        rows, *pitches = (getattr(entry, name) for name in walks.values())
-        need(next(iter(walks)), numbers, rows - 1)
-        several = rows > 1
-        for register, pitch in zip([*walks][1:], pitches, strict=True):
-            need(register, numbers[several], pitch[several])
-    for kind in (lir.MatMul, lir.DataMove, lir.Simd, lir.SimdLoop):  # none comes in a loop's body: it has its header's
+        for register, name in walks.items():
+            values = getattr(entry, name)
+            there = np.ones(len(numbers), bool) if name == ROWS else entry.rows > 1
+            yield _Need(numbers[there], np.full(int(there.sum()), int(register)), (values - (name == ROWS))[there])
+
+
+def _of_settings(table: LirTable) -> Iterator[_Need]:
+    """Yield what operations need by their settings; in a loop's body nothing changes, for its header has the same."""
+    for kind in (lir.MatMul, lir.DataMove, lir.Simd, lir.SimdLoop):
         numbers, entry = table.of_kind(kind)
         for place in range(max(map(len, table.settings), default=0)):
             has = np.array([len(settings) > place for settings in table.settings], bool)[entry.settings]
             given = [settings[place] if len(settings) > place else (0, 0) for settings in table.settings]
-            register, value = np.array(given, np.int64).reshape(-1, 2)[entry.settings[has]].T
-            needs.append(_Need(numbers[has], register, value))
-    needs.append(_restored(table.count, arch))
-    operation, register, value = (np.concatenate(column) for column in zip(*needs, strict=True))
-    order = np.argsort(operation, kind="stable")
-    return _Need(operation[order], register[order], value[order])
+            yield _Need(numbers[has], *np.array(given, np.int64).reshape(-1, 2)[entry.settings[has]].T)
 
 
 def _restored(count: int, arch: Arch) -> _Need:
@@ -116,28 +118,29 @@ def _restored(count: int, arch: Arch) -> _Need:
     return _Need(np.full(len(reset), count), np.array([*registers], np.int64), reset)
 
 
-def _configures(needs: _Need, count: int, isa: Isa) -> tuple[np.ndarray, np.ndarray]:
+def _configures(needs: _Need, isa: Isa) -> tuple[np.ndarray, np.ndarray]:
     """Return where Configures are needed, and these as uint64 [5, Configures]: where a register's value changes."""
     by_register = np.argsort(needs.register, kind="stable")
-    register, value = needs.register[by_register], needs.value[by_register]
-    first = np.diff(register, prepend=-1) != 0
-    reset = np.zeros(int(register.max()) + 1, np.int64)
-    for own, spec in isa.registers.items():
-        reset[own] = spec.reset
-    before = np.where(first, reset[register], np.roll(value, 1))
+    numbers, value = needs.register[by_register], needs.value[by_register]
+    first = np.diff(numbers, prepend=-1) != 0
+    reset = np.zeros(int(numbers.max()) + 1, np.int64)
+    for register, spec in isa.registers.items():
+        reset[register] = spec.reset
+    before = np.where(first, reset[numbers], np.roll(value, 1))
     kept = np.sort(by_register[before != value])
     words = np.zeros((5, len(kept)), np.uint64)
-    for register in np.unique(needs.register[kept]).tolist():
-        own = needs.register[kept] == register
-        code = isa.configure(Register(register), needs.value[kept][own])
+    for number in np.unique(needs.register[kept]).tolist():
+        own = needs.register[kept] == number
+        code = isa.configure(Register(number), needs.value[kept][own])
         words[:, own] = np.array(np.broadcast_arrays(*code), np.uint64)
     return needs.operation[kept], words
 
 
+ROWS = "rows"
 WALKS: dict[type, dict[Register, str]] = {
-    lir.MatMul: {Register.MAT_MUL_ROWS: "rows", Register.MAT_MUL_LOCAL_PITCH: "local_pitch",
+    lir.MatMul: {Register.MAT_MUL_ROWS: ROWS, Register.MAT_MUL_LOCAL_PITCH: "local_pitch",
                  Register.MAT_MUL_ACCUMULATOR_PITCH: "accumulator_pitch"},
-    lir.DataMove: {Register.MOVE_ROWS: "rows", Register.MOVE_LOCAL_PITCH: "local_pitch",
+    lir.DataMove: {Register.MOVE_ROWS: ROWS, Register.MOVE_LOCAL_PITCH: "local_pitch",
                    Register.MOVE_FAR_PITCH: "far_pitch"},
 }
 """The registers of rows and pitches, and the fields of operations that they hold."""

@@ -198,7 +198,6 @@ class LayerEmitter:
     def _mat_muls(self, prepared: Prepared, output: int, result: View) -> Operations:
         """Yield a step's LoadWeights and MatMuls for one output channel tile."""
         step, block = prepared.step, self.shape.consts.blocks[output]
-        tiles = block.chosen(step.inputs, step.taps)
         local = prepared.pieces[output] - block.piece(step.inputs, step.taps)[0]
         starts = block.starts(step.inputs, step.taps)
         if starts and not block.carries_bias:
