@@ -66,8 +66,8 @@ class Golden:
         return SimpleNamespace(error_cause=self.cause, cycles=self.cycles, seconds=0.0)
 
 
-def run(model: TModel, samples: np.ndarray, pieces: int, **options: Any) -> Any:
-    return Session(model).run({"x": samples}, on=RTL, pieces=pieces, processes=2, estimate=lambda _: 1000, **options)
+def run(model: TModel, samples: np.ndarray, pieces: int, processes: int = 2) -> Any:
+    return Session(model).run({"x": samples}, on=RTL, pieces=pieces, processes=processes, estimate=lambda _: 1000)
 
 
 @pytest.mark.parametrize("name", ARCHS)
@@ -102,7 +102,7 @@ def test_a_word_that_is_not_goldens_is_found(memory: str, tmp_path: Path, monkey
 
     simulated.spoil = spoil
     with pytest.raises(Mismatch, match="local memory, lane 0" if memory == "local" else memory.upper()):
-        run(model, samples, 3)
+        run(model, samples, 3, processes=1)
 
 
 def test_a_stop_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
