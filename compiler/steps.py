@@ -113,11 +113,11 @@ def _ready(graph: Graph, arch: Arch) -> Graph:
     return scale_channels(graph, quantization, arch) if arch.scheme.kind is SchemeKind.AFFINE else graph
 
 
-def parts(front: Products, chosen: Sequence[Choices]) -> list[Products]:
-    """Return the products with which the steps for each subgraph begin, with what is ``chosen`` for it, if anything."""
+def parts(front: Products, chosen: Sequence[Choices] | Choices) -> list[Products]:
+    """Return the products with which the steps for each subgraph begin, with what is ``chosen`` for it, or for all."""
     graphs = front[Partition].graphs
     given = samples_of_parts(front[Graph], front[Samples], graphs)
-    choices = chosen or (FORMULA,) * len(graphs)
+    choices = (chosen,) * len(graphs) if isinstance(chosen, Choices) else chosen or (FORMULA,) * len(graphs)
     if len(choices) != len(graphs):
         raise refuse("choices", f"those of {len(choices)} parts", f"{len(graphs)} parts of the machine's", AGAIN)
     return [front.plus({Part: Part(number, len(graphs), graph), Graph: graph, Samples: inputs, Choices: own})

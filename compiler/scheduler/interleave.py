@@ -11,7 +11,7 @@ same."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,20 +48,34 @@ Row = tuple[Any, ...]
 """A value, or an array of one for each operation, for each of _COLUMNS."""
 
 
-def interleave(table: LirTable, arch: Arch, paces: np.ndarray | None = None) -> np.ndarray:
-    """Return the new order of a program's operations, as indices.
+class Paces(NamedTuple):
+    """How fast units are taken to be, [operations]: half cycles for a vector through the SIMD unit, and for a beat.
 
-    ``paces`` [operations]: half cycles for a vector through the SIMD unit; None: SIMD_CYCLES for all."""
+    None for one of them: SIMD_CYCLES, or a cycle."""
+
+    simd: np.ndarray | None = None
+    fetch: np.ndarray | None = None
+
+
+USUAL = Paces()
+
+
+def interleave(table: LirTable, arch: Arch, paces: Paces = USUAL) -> np.ndarray:
+    """Return the new order of a program's operations, as indices."""
     return np.argsort(start_cycles(table, arch, paces), kind="stable")
 
 
-def start_cycles(table: LirTable, arch: Arch, paces: np.ndarray | None = None) -> np.ndarray:
+def start_cycles(table: LirTable, arch: Arch, paces: Paces = USUAL) -> np.ndarray:
     """Return [operations]: the cycle in which each would start; a SIMD loop starts as a whole."""
     units = {name: number for number, name in enumerate(unit_names(arch))}
     rows = _Rows(arch, units).table(table)
-    if paces is not None:
+    if paces.simd is not None:
         paced = table.numbers[lir.Simd]
-        rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces[paced] // (2 * SIMD_CYCLES)
+        rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces.simd[paced] // (2 * SIMD_CYCLES)
+    if paces.fetch is not None:
+        numbers, move = table.of_kind(lir.DataMove)
+        paced = numbers[move.far.memory != MEMORY_NUMBERS[ACCUMULATORS]]
+        rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces.fetch[paced] // 2
     ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (_READ, _WRITE)) + 1
             for memory in range(len(_MEMORIES))]
     return _starts(rows, np.cumsum([0, *ends]), _checked(units, arch), units["mat_mul"], units["load_weight"])

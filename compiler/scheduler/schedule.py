@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +17,7 @@ from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
-from weft.compiler.scheduler.interleave import SIMD_CYCLES, interleave
+from weft.compiler.scheduler.interleave import SIMD_CYCLES, Paces, interleave
 from weft.compiler.scheduler.length import check_length, most_instructions
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.contract.arch import Arch
@@ -78,11 +79,16 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
 
 def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Schedule:
     """Return the same operations in the order in which they start; see ``interleave.py``."""
-    paces = None
-    if choices.paces:
-        of_layers = np.full(int(plain.layers.max(initial=0)) + 1, 2 * SIMD_CYCLES)
-        for number, pace in choices.paces.items():
-            if number < len(of_layers):
-                of_layers[number] = pace
-        paces = of_layers[plain.layers]
-    return plain.ordered(interleave(plain.table, arch, paces))
+    fetch = None if choices.fetch_pace is None and not choices.fetch_paces else _paces(
+        plain.layers, choices.fetch_paces, choices.fetch_pace or 2)
+    simd = _paces(plain.layers, choices.paces, 2 * SIMD_CYCLES) if choices.paces else None
+    return plain.ordered(interleave(plain.table, arch, Paces(simd, fetch)))
+
+
+def _paces(layers: np.ndarray, chosen: Mapping[int, int], usual: int) -> np.ndarray:
+    """Return the pace of each operation, by its layer."""
+    of_layers = np.full(int(layers.max(initial=0)) + 1, usual)
+    for number, pace in chosen.items():
+        if number < len(of_layers):
+            of_layers[number] = pace
+    return np.asarray(of_layers[layers])
