@@ -87,8 +87,8 @@ def compile_command(
                                               "with so many candidates: the same result everywhere; default: no "
                                               "search.")] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", min=0, max=1 << 32, help="Of the search.")] = 0,
-    board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="The search estimates with this board's "
-                                              "memory; default: an ideal one.")] = None,
+    board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Compile for this board's memory, "
+                                              "which a search estimates with; default: for an ideal one.")] = None,
     choices: Annotated[Path | None, typer.Option("--choices", metavar="FILE", help="What an earlier search found, "
                                                  "without a search; default: the formulas choose.")] = None,
     as_json: JsonOption = False,
@@ -158,7 +158,7 @@ def compile_command(
             write_page(measured, html_file, progress)
     tuned = tuned_object(found, [row["name"] for row in report.layers]) if found else None
     if tuned:
-        write_choices(folder / f"{stem}{SUFFIX}", parts, (tuned["before"], tuned["after"]))
+        write_choices(folder / f"{stem}{SUFFIX}", [each.choices for each in found], (tuned["before"], tuned["after"]))
     verdicts = checker.verdicts if checker else []
     if as_json:
         print(json.dumps({**console.compiled_object(report, rows, verdicts), **({"tuned": tuned} if tuned else {})}))

@@ -113,11 +113,11 @@ def _ready(graph: Graph, arch: Arch) -> Graph:
     return scale_channels(graph, quantization, arch) if arch.scheme.kind is SchemeKind.AFFINE else graph
 
 
-def parts(front: Products, chosen: Sequence[Choices]) -> list[Products]:
-    """Return the products with which the steps for each subgraph begin, with what is ``chosen`` for it, if anything."""
+def parts(front: Products, chosen: Sequence[Choices] | Choices) -> list[Products]:
+    """Return the products with which the steps for each subgraph begin, with what is ``chosen`` for it, or for all."""
     graphs = front[Partition].graphs
     given = samples_of_parts(front[Graph], front[Samples], graphs)
-    choices = chosen or (FORMULA,) * len(graphs)
+    choices = (chosen,) * len(graphs) if isinstance(chosen, Choices) else chosen or (FORMULA,) * len(graphs)
     if len(choices) != len(graphs):
         raise refuse("choices", f"those of {len(choices)} parts", f"{len(graphs)} parts of the machine's", AGAIN)
     return [front.plus({Part: Part(number, len(graphs), graph), Graph: graph, Samples: inputs, Choices: own})
@@ -245,11 +245,11 @@ def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: 
 def check_schedule(graph: Graph, stored: Consts, layout: MemoryPlan, scheduled: Schedule, arch: Arch) -> None:
     """Raise Fault if the scheduled program is wrong."""
     written = [*(layout.dram0[port.tensor] for port in graph.inputs), *filter(None, [layout.copy])]
-    verify(scheduled.operations, arch, written, len(stored.vectors))
+    verify(scheduled.operations, arch, written, len(stored.vectors), scheduled.table)
 
 
 def encoded(scheduled: Schedule, arch: Arch) -> MachineCode:
     """Return the machine code of the program. Raise CompileError if it is too long."""
-    code = machine_code(scheduled.operations, scheduled.layers, arch)
+    code = machine_code(scheduled.table, scheduled.layers, arch)
     check_length(len(code.layers), arch)
     return code

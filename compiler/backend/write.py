@@ -116,8 +116,8 @@ def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
     """Return the report's row of each layer."""
     schedule, code, layers = products[Schedule], products[MachineCode], products[Layers]
     counts = np.bincount(code.layers, minlength=len(layers)).tolist()
-    vectors = [array_vectors([operation]) for operation in schedule.operations]
-    passed = np.bincount(schedule.layers, vectors, len(layers)).astype(int).tolist()
+    places, vectors = array_vectors(schedule.table)
+    passed = np.bincount(schedule.layers[places], vectors, len(layers)).astype(int).tolist()
     done = [own.done_macs for own in products[Consts].layers]
     return layer_table(layers, products[Numbers], products[Calibration], products[MemoryPlan], counts, passed, done,
                        products[Request].ranges != MINMAX, products[Arch])

@@ -15,6 +15,7 @@ from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.indices.index import feed
+from weft.cycles.jit import entry
 from weft.tmodel.onnx_engine import runner, session
 
 SAMPLE_LIMIT = 32
@@ -240,7 +241,8 @@ class _Seen:
         summed = [node for node in nodes if node.op in SUMS]
         extra, constants = _sum_nodes(self.graph, summed)
         sums = [node.output for node in extra if node.op != "Abs"]
-        engine = session(to_onnx(self.graph, [*(node.output for node in nodes), *sums], extra, constants))
+        apart: dict[str, np.ndarray] = {}
+        engine = session(to_onnx(self.graph, [*(node.output for node in nodes), *sums], extra, constants, apart), apart)
         outputs = [output.name for output in engine.get_outputs()]
         for number, given in samples.fed(self.graph):
             values = {**given, **dict(zip(outputs, engine.run(None, given), strict=True))}
@@ -283,7 +285,8 @@ def channel_ranges(graph: Graph, samples: Samples,
     """Return the lowest and the highest value [channels] of each tensor in ``names``, over all samples.
 
     A pass that asks runs the network in its present form, since each pass changes the tensors that follow."""
-    engine = session(to_onnx(graph, names))
+    apart: dict[str, np.ndarray] = {}
+    engine = session(to_onnx(graph, names, apart=apart), apart)
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for _, given in samples.fed(graph):
         for output, value in zip(engine.get_outputs(), engine.run(None, given), strict=True):
@@ -310,7 +313,7 @@ def widened(before: Range | None, value: np.ndarray) -> Range:
     flat = value.ravel()
     pieces = [flat[start:start + PIECE] for start in range(0, flat.size, PIECE)]
     at_least = np.sum([_binades(piece) for piece in pieces], axis=0)[::-1].cumsum()[::-1][1:]
-    squares = sum(float((piece.astype(np.float64) ** 2).sum()) for piece in pieces)
+    squares = sum(float(np.square(piece, dtype=np.float64).sum()) for piece in pieces)
     low, high = float(value.min()), float(value.max())
     peak = max(-low, high)
     if before is None:
@@ -321,9 +324,20 @@ def widened(before: Range | None, value: np.ndarray) -> Range:
 
 def _binades(values: np.ndarray) -> np.ndarray:
     """Return how many of the values are below BINADES, and in each of them."""
-    exponents = np.frexp(np.abs(values, dtype=np.float32))[1] - 1  # 2**e <= |v| < 2**(e+1)
-    exponents = np.where(values == 0, BINADES[0] - 1, exponents)
-    return np.bincount(np.clip(exponents, BINADES[0] - 1, BINADES[-1]) - (BINADES[0] - 1), minlength=len(BINADES) + 1)
+    counts = _exponents(np.ascontiguousarray(values, np.float32).view(np.uint32))
+    first, last = (end + 127 for end in (BINADES[0], BINADES[-1]))
+    return np.array([counts[:first].sum(), *counts[first:last], counts[last:].sum()])
+
+
+@entry
+def _exponents(words):  # type: ignore
+    """Return how many of float32 ``words``, given as uint32, have each exponent: 127 + e for 2**e <= |v| < 2**(e+1).
+
+    Neighbours are alike, so two counts take turns, for one need not wait for the other."""
+    counts = np.zeros((2, 256), np.int64)
+    for place in range(len(words)):
+        counts[place & 1, words[place] >> 23 & 0xFF] += 1
+    return counts[0] + counts[1]
 
 
 def _sum_nodes(graph: Graph, summed: list[Node]) -> tuple[list[Node], dict[str, np.ndarray]]:

@@ -29,6 +29,8 @@ def rounded_together(steps: np.ndarray) -> np.ndarray:
 
     For that, values nearest to half a step are rounded to the other side."""
     whole = np.rint(steps)
+    if steps.shape[-1] == 1:  # no error of one number is more than half a step
+        return np.asarray(whole)
     errors = whole - steps
     excess = np.rint(errors.sum(-1, keepdims=True))
     ranks = (-np.sign(excess) * errors).argsort(-1).argsort(-1)

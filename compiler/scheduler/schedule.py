@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.choices import FORMULA, Choices
+from weft.compiler.lir_table import LirTable
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
-from weft.compiler.scheduler.interleave import SIMD_CYCLES, interleave
+from weft.compiler.scheduler.interleave import SIMD_CYCLES, Paces, interleave
 from weft.compiler.scheduler.length import check_length, most_instructions
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.contract.arch import Arch
@@ -26,6 +29,17 @@ class Schedule:
 
     operations: tuple[lir.Operation, ...]
     layers: np.ndarray
+
+    @cached_property
+    def table(self) -> LirTable:
+        """The operations as arrays."""
+        return LirTable.of(self.operations)
+
+    def ordered(self, order: np.ndarray) -> Schedule:
+        """Return the same operations in another ``order``, indices of operations."""
+        changed = Schedule(tuple([self.operations[index] for index in order.tolist()]), self.layers[order])
+        changed.__dict__["table"] = self.table.ordered(order)  # what would be made of the operations again
+        return changed
 
     def text(self) -> str:
         """Return the operations as text, one a line."""
@@ -65,12 +79,16 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
 
 def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Schedule:
     """Return the same operations in the order in which they start; see ``interleave.py``."""
-    paces = None
-    if choices.paces:
-        of_layers = np.full(int(plain.layers.max(initial=0)) + 1, 2 * SIMD_CYCLES)
-        for number, pace in choices.paces.items():
-            if number < len(of_layers):
-                of_layers[number] = pace
-        paces = of_layers[plain.layers]
-    order = interleave(plain.operations, arch, paces)
-    return Schedule(tuple(plain.operations[index] for index in order), plain.layers[order])
+    fetch = None if choices.fetch_pace is None and not choices.fetch_paces else _paces(
+        plain.layers, choices.fetch_paces, choices.fetch_pace or 2)
+    simd = _paces(plain.layers, choices.paces, 2 * SIMD_CYCLES) if choices.paces else None
+    return plain.ordered(interleave(plain.table, arch, Paces(simd, fetch)))
+
+
+def _paces(layers: np.ndarray, chosen: Mapping[int, int], usual: int) -> np.ndarray:
+    """Return the pace of each operation, by its layer."""
+    of_layers = np.full(int(layers.max(initial=0)) + 1, usual)
+    for number, pace in chosen.items():
+        if number < len(of_layers):
+            of_layers[number] = pace
+    return np.asarray(of_layers[layers])

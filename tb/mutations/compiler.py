@@ -202,10 +202,10 @@ BREAKS = [
           "a depthwise convolution is thought to read all of its input for each of its channels",
           "tb/compile/test_traffic.py::test_candidates_move_what_the_model_says[12]"),
     # -- backend --
-    Break("encode_pitch", "compiler/backend/encode.py", "self.set(Register.MOVE_FAR_PITCH, operation.far_pitch)",
-          "self.set(Register.MOVE_FAR_PITCH, operation.local_pitch)", "rows of a move go to the wrong far vectors",
+    Break("encode_pitch", "compiler/backend/encode.py", 'Register.MOVE_FAR_PITCH: "far_pitch"',
+          'Register.MOVE_FAR_PITCH: "local_pitch"', "rows of a move go to the wrong far vectors",
           f"{SPANS}::test_rows_of_a_move_have_a_pitch_on_each_side"),
-    Break("encode_restored", "compiler/backend/encode.py", "    encoder.restore()\n", "",
+    Break("encode_restored", "compiler/backend/encode.py", "    needs.append(_restored(table.count, arch))\n", "",
           "a program leaves its registers to the next one",
           "tb/compile/test_pipeline.py::test_a_program_can_run_again"),
     Break("repeat_first", "compiler/backend/repeats.py", "first[own[:1]] = True", "first[own[:0]] = True",
