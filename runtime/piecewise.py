@@ -67,7 +67,7 @@ class Piecewise(Local):
         """Run programs one after another, each in pieces; return how each ended. Raise Mismatch at a border."""
         for name, dram in self.drams.items():
             _copy(dram, self.reference.drams[name])
-        state = Machine(self.arch, *self.reference.drams.values())
+        state = Machine(self.arch, self.reference.drams["dram0"], self.reference.drams["dram1"])
         return [[self._run(program, state, progress)] for program, in groups]
 
     def _run(self, program: bytes, state: Machine, progress: Progress) -> Done:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from weft.golden.dram import Dram
-from weft.hw.bus.axi import Response
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction
@@ -22,7 +21,8 @@ from weft.simulate.rtl import PAGE_BYTES, RtlResult, run_many_on_rtl
 from weft.tb.random.lockstep_archs import lockstep_archs
 
 ARCHS = lockstep_archs()
-CODES = [Response.EXOKAY, Response.SLVERR, Response.DECERR]
+CODES = (1, 2, 3)
+"""EXOKAY, SLVERR and DECERR."""
 CAUSES = {DataFlow.DRAM0_TO_LOCAL: Cause.DRAM0_READ_RESPONSE, DataFlow.LOCAL_TO_DRAM0: Cause.DRAM0_WRITE_RESPONSE,
           DataFlow.DRAM1_TO_LOCAL: Cause.DRAM1_READ_RESPONSE, DataFlow.LOCAL_TO_DRAM1: Cause.DRAM1_WRITE_RESPONSE}
 SIZE = 4
@@ -43,7 +43,7 @@ class Cell:
     ``before``: operations under way; ``vector``: of the bad one; ``again``: whether the next one is bad too."""
 
     flow: DataFlow
-    code: Response
+    code: int
     before: int
     vector: int
     again: bool
@@ -65,7 +65,7 @@ class Cell:
         """Return the memory that answers the bad vector, and all from ``SECOND`` on if ``again``, with the code."""
         low = (BAD + self.vector) * arch.vector_bytes
         high = (SECOND + SIZE) * arch.vector_bytes if self.again else low + 1
-        return MemorySettings(error_lo=low, error_hi=high, error_response=self.code.value, read_latency=LATENCY,
+        return MemorySettings(error_lo=low, error_hi=high, error_response=self.code, read_latency=LATENCY,
                               write_latency=LATENCY)
 
 
@@ -111,7 +111,7 @@ def test_an_error_of_the_program_stops_before_its_first_bad_instruction(name: st
                   isa.data_move(DataFlow.LOCAL_TO_DRAM0, 80, DONE + number, 1),
                   *[isa.no_op()] * (whole[-1] - 2 - under_way), *moves]
         programs.append(isa.assemble([*before, *[isa.data_move(DataFlow.LOCAL_TO_DRAM0, 80, NEVER, 1)] * 200]))
-        settings.append({"program": MemorySettings(error_lo=address, error_hi=address + 1, error_response=code.value),
+        settings.append({"program": MemorySettings(error_lo=address, error_hi=address + 1, error_response=code),
                          "dram1": MemorySettings(read_latency=LATENCY)})
     assert max(map(len, programs)) <= PAGE_BYTES, "programs lie a page apart"
     results = run_many_on_rtl(arch, programs, dram0, dram1, memories=settings)

@@ -48,7 +48,8 @@ def test_random_machines_differ_and_a_seed_repeats_one() -> None:
 
 @pytest.mark.slow
 def test_a_run_keeps_its_seeds_and_goes_on_behind_them(tmp_path: Path) -> None:
-    command = [sys.executable, SCRIPT, "--hours", "0", "--kind", "networks", "--jobs", "1", "--folder", tmp_path]
+    command = [sys.executable, str(SCRIPT), "--hours", "0", "--kind", "networks", "--jobs", "1", "--folder",
+               str(tmp_path)]
     for finished in (10, 20):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
