@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
+from weft.boards import clock_hz
 from weft.cli import console
 from weft.cli.options import (
     AUTO_CORES,
@@ -68,6 +69,11 @@ def compile_command(
     fix: FixOption = None,
     cores: CoresOption = AUTO_CORES,
     goal: GoalOption = FOR_THROUGHPUT,
+    input_rate: Annotated[float | None, typer.Option("--input-rate", metavar="BYTES", min=1, max=1e12, help="Bytes a "
+                                                     "second at which inputs reach the machine, such as 300000 over a "
+                                                     "UART of 3 Mbaud: inputs are packed for the first layer only where "
+                                                     "that gains more than it costs; default: their way costs "
+                                                     "nothing.")] = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR (dB) of layers; "
@@ -124,7 +130,9 @@ def compile_command(
     calibration = calibration_inputs(calibrate, model, outputs, shapes, fixed) if calibrate else None
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
-    request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed)
+    input_cycles = clock_hz(arch) / input_rate if input_rate else 0.0
+    request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed,
+                      input_cycles=input_cycles)
     with console.progress() as progress:
         parts, found = chosen(asked, request, machine, progress)
         try:
@@ -132,6 +140,7 @@ def compile_command(
                                    host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
                                    watch=watch if checker or quality else None, shapes=shapes, ranges=ranges,
                                    fixed=fixed, choices=parts, cores=cores, goal=goal,
+                                   input_cycles=input_cycles,
                                    progress=lambda step: progress(f"compiling: {step}", 0, 0))
         except WeftError:
             if checker:

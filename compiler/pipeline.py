@@ -103,8 +103,8 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   progress: Callable[[str], None] | None = None,
                   watch: Callable[[Step, Products], None] | None = None,
                   shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES,
-                  choices: Sequence[Choices] | Choices = (), cores: str = AUTO,
-                  goal: str = THROUGHPUT) -> CompileReport:
+                  choices: Sequence[Choices] | Choices = (), cores: str = AUTO, goal: str = THROUGHPUT,
+                  input_cycles: float = 0.0) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; return a report.
 
     NAME defaults to the file's stem. A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite,
@@ -116,12 +116,13 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     is called with each step and its products. ``shapes``: sizes that the file leaves open, by input or by their names.
     ``fixed``: inputs that become constants, with their values. ``ranges``: how INT8 machines find ranges, one of
     ``narrow.RANGES``. ``choices``: what is chosen already, for each subgraph of the machine or for all. ``cores``: how
-    several share the work, one of ``cores.CORES``. ``goal``: what is to be small, one of ``cores.GOALS``. Raise
-    WeftError for everything that the user can mend."""
+    several share the work, one of ``cores.CORES``. ``goal``: what is to be small, one of ``cores.GOALS``.
+    ``input_cycles``: cycles of the machine that a byte of an input takes to reach it; where they cost more than they
+    gain, inputs are not packed. Raise WeftError for everything that the user can mend."""
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
-                      ranges=known_ranges(ranges), fixed=dict(fixed))
+                      ranges=known_ranges(ranges), fixed=dict(fixed), input_cycles=input_cycles)
     check_cores(cores, goal, arch)
     check_place(Path(output), name)
     front, made = run_parts(request, arch, dump_dir, progress, watch, choices=choices)

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.passes.ways import Way, ways
+from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.tmodel.window import Window
 
@@ -23,22 +24,22 @@ SHARE = 4
 """The part of DRAM0, one in so many, that a packed input may take; it stays there to the end."""
 
 
-def pack_inputs(graph: Graph, arch: Arch) -> Graph:
+def pack_inputs(graph: Graph, arch: Arch, request: Request) -> Graph:
     """Return the same network with packed inputs, described in its ports."""
     for port in graph.inputs:
         readers = graph.consumers().get(port.tensor, [])
         thin = graph.shapes[port.tensor][1] < arch.array_size
         if thin and len(readers) == 1 and readers[0].op == "Conv" and readers[0].attributes["group"] == 1:
-            way = _best(graph, readers[0], arch)
+            way = _best(graph, readers[0], arch, request.input_cycles)
             graph = _packed(graph, port, readers[0], way) if way.axes else graph
     return graph
 
 
-def _best(graph: Graph, node: Node, arch: Arch) -> Way:
+def _best(graph: Graph, node: Node, arch: Arch, input_cycles: float) -> Way:
     """Return the way to pack with the smallest input among those of about the least cycles.
 
-    Cycles are those of the slower of array and DRAM0. Among equals the way with the fewest vectors through the array
-    wins."""
+    Cycles are those of the slower of array and DRAM0, and before these ``input_cycles`` for each byte on its way there.
+    Among equals the way with the fewest vectors through the array wins."""
     _, channels, height, width = graph.shapes[node.input(0)]
     _, made, rows, columns = graph.shapes[node.output]
     attributes, lanes = node.attributes, arch.array_size
@@ -53,7 +54,7 @@ def _best(graph: Graph, node: Node, arch: Arch) -> Way:
         return way.window.work(way.packing.size, (rows, columns)) * tiles
 
     def cycles(way: Way) -> float:
-        return max(passed(way), loaded(way) * beats)
+        return max(passed(way), loaded(way) * beats) + loaded(way) * arch.vector_bytes * input_cycles
 
     plain, *others = ways(window, (channels, height, width), (rows, columns))
     fitting = [plain, *(way for way in others if loaded(way) * SHARE <= arch.dram0_depth)]
