@@ -71,9 +71,9 @@ def compile_command(
     goal: GoalOption = FOR_THROUGHPUT,
     input_rate: Annotated[float | None, typer.Option("--input-rate", metavar="BYTES", min=1, max=1e12, help="Bytes a "
                                                      "second at which inputs reach the machine, such as 300000 over a "
-                                                     "UART of 3 Mbaud: inputs are packed for the first layer only where "
-                                                     "that gains more than it costs; default: their way costs "
-                                                     "nothing.")] = None,
+                                                     "UART of 3 Mbaud: inputs are packed for the first layer only "
+                                                     "where that gains more than it costs; default: their way "
+                                                     "costs nothing.")] = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR (dB) of layers; "

@@ -12,6 +12,7 @@ from weft.compiler.choices import AGAIN, FORMULA, Choices, check_choices
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
+from weft.compiler.layers.beside import arranged
 from weft.compiler.layers.build import build_layers
 from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.verifier import verify_layers
@@ -181,7 +182,7 @@ def gates_fused(graph: Graph, given: Samples, arch: Arch) -> Graph:
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------
 def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
     """Return the verified layers of a graph. Raise CompileError for an output that no layer computes."""
-    built = build_layers(graph, arch, quantization.tensors)
+    built = arranged(build_layers(graph, arch, quantization.tensors), arch)
     verify_layers(built, [port.tensor for port in graph.inputs])
     check_layers(built, graph.constants, arch)
     made = {var.root for layer in built for var in layer.outputs}
@@ -233,7 +234,7 @@ def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:
 def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: Arch, choices: Choices) -> MemoryPlan:
     """Return the verified memory plan: places of all tensors, and a tiling for each layer."""
     check_choices(choices, built, arch)
-    layout = plan_memory(live_ranges(graph, built, request.keep_tensors), built, stored, arch, choices)
+    layout = plan_memory(live_ranges(graph, built, arch, request.keep_tensors), built, stored, arch, choices)
     verify_allocations([*layout.dram0.values(), *filter(None, [layout.copy])], arch.dram0_depth, "DRAM0")
     verify_allocations([allocation_of_consts(stored, built), *layout.dram1.values()], arch.dram1_depth, "DRAM1")
     verify_allocations(layout.local.values(), arch.local_depth, "local memory")

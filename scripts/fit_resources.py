@@ -68,6 +68,8 @@ FITTED: dict[str, Arch] = {
     "lanes8_int8": SMALL.replace(array_size=8, data_type="INT8", local_depth=8192, accumulator_depth=1024,
                                  local_banks=4),
     "lanes4_taps": SMALL.replace(depthwise_taps=3),
+    "lanes9_taps9": SMALL.replace(array_size=9, depthwise_taps=9),
+    "lanes18_packed_taps9": PACKED6.replace(array_size=18, depthwise_taps=9),
     "lanes4_maximum": SMALL.replace(output_maximum=1),
     "lanes4_slope": SMALL.replace(output_slope=1),
     "lanes6_packed": PACKED6,

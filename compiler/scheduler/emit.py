@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from weft.compiler import lir
@@ -38,8 +38,7 @@ A piece is requantized and loaded back while the next one is requantized. It is 
 cost of a move."""
 
 
-@dataclass(frozen=True)
-class Pools:
+class Pools(NamedTuple):
     """The free vectors of local memory and accumulators, handed on from layer to layer."""
 
     local: Pool

@@ -19,6 +19,7 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import SIMD_CYCLES, Paces, interleave
 from weft.compiler.scheduler.length import check_length, most_instructions
+from weft.compiler.scheduler.merge import merged
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.contract.arch import Arch
 
@@ -52,29 +53,94 @@ def schedule(numbers: Numbers, layout: MemoryPlan, arch: Arch) -> Schedule:
 
 
 def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, end: int) -> Schedule:
-    """Return the operations of the layers ``first`` to before ``end``, as if the program began there."""
+    """Return the operations of the layers ``first`` to before ``end``, as if the program began there.
+
+    Layers that run together are merged, if both are among them."""
     operations: list[lir.Operation] = []
-    counts: list[int] = []
-    pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
-    copy = layout.copy.base if layout.copy is not None else None
-    for place in layout.local.values():
-        if place.first < first <= place.last:
-            pools.local.hold(Buffer(place.base, place.size))
-    shapes, plans = layout.shapes[first:end], layout.plans[first:end]
-    layers = each([shape.layer for shape in shapes])
-    for number, (_, shape, plan) in enumerate(zip(layers, shapes, plans, strict=True), first):
-        for place in layout.local.values():
-            if place.first == number:
-                pools.local.hold(Buffer(place.base, place.size))
-        before = len(operations)
-        emitter = LayerEmitter(shape, plan, numbers.ways(number), layout.homes, layout.residents, pools, copy)
-        operations += itertools.islice(emitter.operations(), most_instructions(arch) + 1 - before)
-        counts.append(len(operations) - before)
+    layers: list[np.ndarray] = []
+    free = Free(numbers, layout, arch, first)
+    shapes = each([shape.layer for shape in layout.shapes[first:end]])
+    for group in _groups(layout, first, end):
+        for _ in group:
+            next(shapes)  # tells progress
+        behind = len(operations)
+        found = free.alone(group[0], behind) if len(group) == 1 else free.beside(*group, behind=behind)
+        operations += found.operations
+        layers.append(found.layers)
         check_length(len(operations), arch)
+    return Schedule(tuple(operations), np.concatenate(layers) if layers else np.zeros(0, np.int64))
+
+
+def _groups(layout: MemoryPlan, first: int, end: int) -> list[list[int]]:
+    """Return the layers ``first`` to before ``end``, those that run together in one list."""
+    found: list[list[int]] = []
+    for number in range(first, end):
+        if number in layout.beside and found:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return found
+
+
+class Free:
+    """The free vectors of both memories from layer to layer, and who takes them.
+
+    ``first``: the layer that the program begins with."""
+
+    def __init__(self, numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int) -> None:
+        self.numbers, self.layout, self.arch = numbers, layout, arch
+        self.pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
         for place in layout.local.values():
+            if place.first < first <= place.last:
+                self.pools.local.hold(Buffer(place.base, place.size))
+
+    def alone(self, number: int, behind: int) -> Schedule:
+        """Return the operations of a layer that has both memories for itself, ``behind`` so many others."""
+        self._hold(number)
+        found = self._operations(number, self.pools, behind)
+        self._release(number)
+        return Schedule(tuple(found), np.full(len(found), number))
+
+    def beside(self, leader: int, *others: int, behind: int) -> Schedule:
+        """Return the operations of layers that share both memories, merged, ``behind`` so many operations before.
+
+        ``others`` run one after another beside the layer ``leader``."""
+        share, numbers = self.layout.beside[others[0]], (leader, *others)
+        taken = Buffer(0, share.local), Buffer(0, share.accumulators)
+        for number in numbers:
+            self._hold(number)
+        for pool, buffer in zip(self.pools, taken, strict=True):
+            pool.hold(buffer)
+        own = Pools(*(Pool(buffer.size) for buffer in taken))
+        parts = [self._operations(leader, self.pools, behind), *(self._operations(number, own, behind)
+                                                                 for number in others)]
+        for pool, buffer in zip(self.pools, taken, strict=True):
+            pool.release(buffer)
+        for number in numbers:
+            self._release(number)
+        every = [*itertools.chain(*parts)]
+        order = merged(parts[0], every[len(parts[0]):], self.arch)
+        layers = np.repeat(numbers, [len(part) for part in parts])
+        return Schedule(tuple(every[index] for index in order), layers[order])
+
+    def _operations(self, number: int, pools: Pools, behind: int) -> list[lir.Operation]:
+        """Return the operations of a layer, as many as a program may have."""
+        copy = self.layout.copy.base if self.layout.copy is not None else None
+        emitter = LayerEmitter(self.layout.shapes[number], self.layout.plans[number], self.numbers.ways(number),
+                               self.layout.homes, self.layout.residents, pools, copy)
+        return [*itertools.islice(emitter.operations(), most_instructions(self.arch) + 1 - behind)]
+
+    def _hold(self, number: int) -> None:
+        """Take what tensors that are pinned from this layer on need."""
+        for place in self.layout.local.values():
+            if place.first == number:
+                self.pools.local.hold(Buffer(place.base, place.size))
+
+    def _release(self, number: int) -> None:
+        """Give back what tensors needed that were pinned up to this layer."""
+        for place in self.layout.local.values():
             if place.last == number:
-                pools.local.release(Buffer(place.base, place.size))
-    return Schedule(tuple(operations), np.repeat(np.arange(first, end), counts))
+                self.pools.local.release(Buffer(place.base, place.size))
 
 
 def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Schedule:

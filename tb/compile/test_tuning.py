@@ -58,7 +58,8 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def problem(network: Path) -> Problem:
     made = run_steps(Request(network, {"x": SAMPLES}), BASE)
-    return Problem(live_ranges(made[Graph], made[Layers]), made[Layers], made[Consts], made[Numbers], BASE, EXPECTED)
+    lives = live_ranges(made[Graph], made[Layers], BASE)
+    return Problem(lives, made[Layers], made[Consts], made[Numbers], BASE, EXPECTED)
 
 
 def found_by(problem: Problem, budget: Budget = STEPS) -> Tuned:
