@@ -150,6 +150,12 @@ def _product(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
     return min(values), max(values)
 
 
+def _abs(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    """Return the bound of a magnitude: 0, or what is nearest to it, to the larger magnitude of both ends."""
+    low, high = read[0]
+    return max(low, -high, 0.0), max(-low, high)
+
+
 def _relu(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
     """Return the bound of a ReLU's result: that of its input, cut at 0."""
     return max(read[0][0], 0.0), max(read[0][1], 0.0)
@@ -174,7 +180,7 @@ def _assemble(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
 
 
 RULES: dict[str, Rule] = {
-    "Assemble": _assemble, "Clip": _clip, "Conv": _conv,
+    "Abs": _abs, "Assemble": _assemble, "Clip": _clip, "Conv": _conv,
     "Enlarge": _chosen, "FakeQuantize": _fake_quantize, "MaxPool": _chosen, "Mul": _product, "Relu": _relu,
     "ScaleChannels": _product, "View": _chosen}
 """Canonical operator -> the function that bounds its result from the bounds of its inputs.
