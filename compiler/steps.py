@@ -138,7 +138,7 @@ def magnitudes_turned(graph: Graph, given: Samples) -> Graph:
 
 def canonical(graph: Graph, arch: Arch) -> Graph:
     """Return the graph in the few operators that layers are built of."""
-    return normalise(graph, arch.array_size, **_abilities(arch))
+    return normalise(graph, arch.array_size, None, **_abilities(arch))
 
 
 def _abilities(arch: Arch) -> dict[str, bool]:

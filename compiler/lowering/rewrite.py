@@ -97,6 +97,8 @@ class Rewrite:
     """Of inputs that have their place: where the user's elements lie, as a port's ``order``."""
 
     copies: dict[str, str] = field(default_factory=dict)
+    magnitudes: dict[str, str] = field(default_factory=dict)
+    """Tensor -> the tensor of its magnitudes."""
     positions: dict[str, int] = field(default_factory=dict)
     """Tensor -> index in ``nodes`` of the node that makes it."""
 

@@ -28,15 +28,15 @@ MOST_SQUARES = 4
 NEGLIGIBLE = 2.0 ** -17
 """The share of the largest length below which a constant under the root is left out: half a step of 16 bits."""
 
-Ranges = Callable[[Graph, Sequence[str]], Mapping[str, tuple[float, float]]]
-"""A function that returns the lowest and the highest value of tensors of a graph."""
+Ranges = Callable[[Sequence[str]], Mapping[str, tuple[float, float]]]
+"""A function that returns the lowest and the highest value of tensors."""
 
 
 @dataclass(frozen=True)
 class Root:
     """A root of squares in a graph: ``node`` makes it, from what the nodes ``moved`` make of the sum of squares.
 
-    ``total``: the tensor of the sum; ``numbers``: the tensors that are squared; ``constant`` is added to the squares."""
+    ``total``: the tensor of the sum; ``numbers``: what is squared; ``constant`` is added to the squares."""
 
     node: Node
     moved: tuple[Node, ...]
@@ -54,7 +54,7 @@ def turn_magnitudes(graph: Graph, measure: Ranges | None = None) -> Graph:
     if not roots:
         return graph
     offset = [root.total for root in roots if root.constant]
-    most = {name: high for name, (_, high) in measure(graph, offset).items()} if measure and offset else {}
+    most = {name: high for name, (_, high) in measure(offset).items()} if measure and offset else {}
     made = _Turns(graph, dict(graph.shapes), dict(graph.constants))
     replaced = {root.node.output: root for root in roots}
     nodes: list[Node] = []

@@ -2,8 +2,8 @@
 """Pass: bring every operator into canonical form, every tensor with shape 1 x C x H x W.
 
 Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add and Mul of two tensors;
-Relu; Abs; Clip from 0; LeakyRelu; MaxPool; functions by lookup table; Product, View and Assemble (``rewrite.py``). The row
-of an operator in ``operators.py`` says how it is rewritten."""
+Relu; Abs; Clip from 0; LeakyRelu; MaxPool; functions by lookup table; Product, View and Assemble (``rewrite.py``). The
+row of an operator in ``operators.py`` says how it is rewritten."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def _output(state: Rewrite, port: GraphPort) -> GraphPort:
     held = state.held[port.tensor]
     node = Node(f"{port.name}/output", "Identity", (port.tensor,), (f"{port.tensor}/output",), {}, "Identity")
     if held.where is not None and (held.where == FILL).any():
-        state.hold(port.tensor, exact(state, node, port.tensor))
+        maker = next((entry.name for entry in state.graph.nodes if port.tensor in entry.outputs), node.name)
+        state.hold(port.tensor, exact(state, node.replace(name=maker), port.tensor))  # a refusal names the model's node
         held = state.held[port.tensor]
     tensor = held.tensor
     made = state.maker(tensor)
