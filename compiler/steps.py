@@ -46,6 +46,7 @@ from weft.compiler.quantize.calibrate import (
     choose_samples,
     samples_of_parts,
     tensor_ranges,
+    whole_points,
 )
 from weft.compiler.quantize.choose_points import choose_points
 from weft.compiler.quantize.choose_scales import choose_scales
@@ -216,9 +217,11 @@ def calibrated_for_scales(request: Request, graph: Graph, given: Samples, quanti
     return narrowed(graph, given, with_bounds(graph, calibrate(graph, given), False), request.ranges)
 
 
-def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Numbers:
+def points(request: Request, graph: Graph, given: Samples, built: Layers, calibration: Calibration,
+           arch: Arch) -> Numbers:
     """Return the parameters with a binary point for every tensor."""
-    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
+    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors(),
+                         whole_points(graph, given, arch.number.width))
 
 
 def scales(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,

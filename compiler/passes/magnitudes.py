@@ -78,6 +78,8 @@ class _Search:
 
     def root(self, node: Node) -> Root | None:
         """Return the root of squares that ``node`` computes, else None."""
+        if node.op == "Add" and (numbers := self._squares(node.output)) is not None and node.name == "power":
+            return Root(node, (), node.output, numbers, 0.0)
         if node.op == "ReduceL2":
             found = self._over_axis(node, node.input(0))
             return None if found is None else Root(node, (), node.output, found, 0.0)
@@ -193,6 +195,9 @@ class _Turns:
         lengths = [self._new(root, nodes, "Abs", (name,), f"side{number}") for number, name in enumerate(root.numbers)]
         operands: list[str | float] = [*lengths, *([constant] if constant else [])]
         length = functools.reduce(lambda left, right: self._length(root, nodes, str(left), right), operands)
+        if root.node.op == "Add":
+            nodes.append(Node(root.node.name, "Mul", (length, length), (root.node.output,), {}, "Mul"))
+            return nodes
         if not root.moved:
             nodes[-1] = nodes[-1].replace(outputs=(root.node.output,))
             return nodes

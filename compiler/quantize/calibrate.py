@@ -15,6 +15,7 @@ from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.indices.index import feed
+from weft.hw.contract.numerics import largest_point
 from weft.tmodel.onnx_engine import runner, session
 
 SAMPLE_LIMIT = 32
@@ -28,6 +29,9 @@ PIECE = 1 << 20
 
 SUMS = ("Conv", "Product")
 """Operators whose partial sums are measured."""
+
+FEWEST_WHOLE = 256
+"""The fewest numbers of which it means something that they are all whole."""
 
 RANDOM_SAMPLES = 4
 RANDOM_SEED = 0
@@ -302,6 +306,22 @@ def tensor_ranges(graph: Graph, samples: Samples, names: Sequence[str]) -> dict[
         for name in names:
             low, high = found.get(name, (math.inf, -math.inf))
             found[name] = min(low, float(values[name].min())), max(high, float(values[name].max()))
+    return found
+
+
+def whole_points(graph: Graph, samples: Samples, width: int) -> dict[str, int]:
+    """Return, for inputs whose samples are all whole numbers of ``width`` bits at a binary point, this point.
+
+    So is sound that was recorded in 16 bits: no other sample exceeds these bits either. Random samples tell
+    nothing."""
+    found: dict[str, int] = {}
+    for port in graph.inputs:
+        values = np.asarray(samples.arrays[port.name], np.float64)
+        if samples.random or values.size < FEWEST_WHOLE or not np.isfinite(values).all():
+            continue
+        most = largest_point(max(float(values.max()), -float(values.min())), width)
+        if most >= 0 and (values * 2.0 ** most == np.rint(values * 2.0 ** most)).all():
+            found[port.tensor] = most
     return found
 
 
