@@ -22,11 +22,25 @@ from weft.compiler.passes.order import needed
 TURNS = 5
 """The last angle is at most 2.8 degrees: lengths are right to 0.06 %, 69 dB."""
 
+TURN = "/turn"
+"""Part of the names of all tensors of turns."""
+
 MOST_SQUARES = 4
 """The most squares under a root that become turns; of more numbers tables are cheaper."""
 
 NEGLIGIBLE = 2.0 ** -17
 """The share of the largest length below which a constant under the root is left out: half a step of 16 bits."""
+
+SUMS = frozenset({"Add", "Sum", "ReduceSum", "ReduceSumSquare"})
+"""Operators that may add up squares."""
+
+BENT = frozenset({"Log", "Sqrt"})
+"""Functions that tell small arguments apart beside large ones."""
+
+KEEP_ORDER = frozenset({"Clip", "Max", "Relu"})
+REDUCE = frozenset({"AveragePool", "ReduceMean", "ReduceSum"})
+MIX = frozenset({"Add", "Conv", "Div", "Gemm", "MatMul", "Mul"})
+"""Operators that, with constants that are not negative, give sums of magnitudes or powers."""
 
 Ranges = Callable[[Sequence[str]], Mapping[str, tuple[float, float]]]
 """A function that returns the lowest and the highest value of tensors."""
@@ -43,6 +57,8 @@ class Root:
     total: str
     numbers: tuple[str, ...]
     constant: float
+    is_power: bool = False
+    """Whether ``node`` makes the sum itself, the square of the length."""
 
 
 def turn_magnitudes(graph: Graph, measure: Ranges | None = None) -> Graph:
@@ -50,7 +66,7 @@ def turn_magnitudes(graph: Graph, measure: Ranges | None = None) -> Graph:
 
     ``measure`` gives the ranges of sums, to find constants too small to be seen; without it they are left out."""
     search = _Search(graph)
-    roots = [root for node in graph.nodes if (root := search.root(node)) is not None]
+    roots = [root for node in graph.nodes if (root := search.root(node) or search.power(node)) is not None]
     if not roots:
         return graph
     offset = [root.total for root in roots if root.constant]
@@ -75,11 +91,10 @@ class _Search:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.makers = {name: node for node in graph.nodes for name in node.outputs}
+        self.readers = graph.consumers()
 
     def root(self, node: Node) -> Root | None:
         """Return the root of squares that ``node`` computes, else None."""
-        if node.op == "Add" and (numbers := self._squares(node.output)) is not None and node.name == "power":
-            return Root(node, (), node.output, numbers, 0.0)
         if node.op == "ReduceL2":
             found = self._over_axis(node, node.input(0))
             return None if found is None else Root(node, (), node.output, found, 0.0)
@@ -101,6 +116,37 @@ class _Search:
         if numbers is None or not math.isfinite(constant) or constant < 0:
             return None
         return Root(node, tuple(moved), name, numbers, constant)
+
+    def power(self, node: Node) -> Root | None:
+        """Return the sum of squares that ``node`` computes, if a function that bends at 0 reads what it adds up to."""
+        if node.op not in SUMS:
+            return None
+        numbers = self._squares(node.output)
+        if numbers is None or not self._bends(node.output):
+            return None
+        return Root(node, (), node.output, numbers, 0.0, is_power=True)
+
+    def _bends(self, name: str) -> bool:
+        """Tell whether logarithms or their like, and nothing else, read sums of a tensor's elements."""
+        if name in self.graph.output_tensors():
+            return False
+        readers = self.readers.get(name, [])
+        return bool(readers) and all(
+            (reader.op in BENT or (reader.op == "Pow" and 0 < (self._number(reader.input(1)) or 0) < 1))
+            or (self._adds_up(reader, name) and self._bends(reader.output)) for reader in readers)
+
+    def _adds_up(self, node: Node, name: str) -> bool:
+        """Tell whether a node moves elements, limits them, or adds them up with constant weights that are not negative.
+
+        ``name``: the tensor of the elements."""
+        others = [self.graph.constants.get(entry) for entry in node.inputs if entry and entry != name]
+        if any(value is None for value in others) or len(node.outputs) > 1 or node.op not in OPERATORS:
+            return False
+        if node.op in KEEP_ORDER or OPERATORS[node.op].moves:
+            return True
+        if node.op in REDUCE:
+            return True
+        return node.op in MIX and all(value is not None and value.size and value.min() >= 0 for value in others)
 
     def _only_moves(self, node: Node) -> bool:
         """Tell whether a node only puts elements of its first input, the only computed one, at other places."""
@@ -195,8 +241,8 @@ class _Turns:
         lengths = [self._new(root, nodes, "Abs", (name,), f"side{number}") for number, name in enumerate(root.numbers)]
         operands: list[str | float] = [*lengths, *([constant] if constant else [])]
         length = functools.reduce(lambda left, right: self._length(root, nodes, str(left), right), operands)
-        if root.node.op == "Add":
-            nodes.append(Node(root.node.name, "Mul", (length, length), (root.node.output,), {}, "Mul"))
+        if root.is_power:
+            nodes.append(Node(root.node.name, "Mul", (str(length),) * 2, (root.node.output,), {}, root.node.op))
             return nodes
         if not root.moved:
             nodes[-1] = nodes[-1].replace(outputs=(root.node.output,))
@@ -229,7 +275,7 @@ class _Turns:
 
     def _length(self, root: Root, nodes: list[Node], left: str, right: str | float) -> str:
         """Append the nodes that make the length of (``left``, ``right``), which are not negative; return its name."""
-        angle, gain, prefix = math.pi / 2, 1.0, f"turn{len(nodes)}"
+        angle, gain, prefix = math.pi / 2, 1.0, f"{TURN.removeprefix('/')}{len(nodes)}"
 
         def times(operand: str | float, factor: float, part: str) -> str:
             """Return a tensor or constant times a factor, as the name of a tensor or constant."""

@@ -56,10 +56,10 @@ def split_functions(graph: Graph, measure: ChannelRanges) -> Graph:
     nodes: list[Node] = []
     halved: dict[str, list[Node]] = {}
     for node in graph.nodes:
-        powers = powers_of(graph, node.input(0), makers) if node.output in limits else None
-        parts = parts_of(_steps(node), graph.opset, powers.degree, *_ends(seen[node.output])) if powers is not None else []
+        powers, steps = powers_of(graph, node.input(0), makers) if node.output in limits else None, _steps(node)
+        parts = [] if powers is None else parts_of(steps, graph.opset, powers.degree, *_ends(seen[node.output]))
         if powers is not None and parts:
-            nodes += PowerParts(graph, node, powers, shapes, constants, stated, halved).nodes(_steps(node), parts, measure)
+            nodes += PowerParts(graph, node, powers, shapes, constants, stated, halved).nodes(steps, parts, measure)
         elif len(limits.get(node.output, ())) > 1:
             most = _limits_of_squares(graph, node, makers, limits[node.output], constants, measure)
             nodes += _parts(node, makers, limits[node.output], most, constants, shapes, stated)

@@ -20,19 +20,23 @@ import numpy as np
 from weft.compiler.frontend.graph import Graph, Interval, Limited, Node, Within
 from weft.compiler.lowering.functions import FUNCTION, of_steps, real_function
 from weft.compiler.lowering.rules import Step, filled
+from weft.compiler.passes.magnitudes import TURN
 
-LEVEL_LOG2 = 4
+LEVEL_LOG2 = 2
 """log2 of the ratio of the largest magnitudes of two levels; a part has 10 bits of its largest magnitude or more."""
 
-MOST_LEVELS = 4
+MOST_LEVELS = 7
+ROOM_LOG2 = 1
+"""log2 of the room that the largest magnitudes leave above what was seen; a level below has none."""
+
 PART_LOG2 = 2
 """log2 of the ratio of the magnitudes behind a part's largest argument to those behind its smallest one."""
 
 MOST_PARTS = 12
-TOLD_APART = 2.0 ** -9
-"""The share of a function's values over its range below which arguments are not told apart."""
+SEEN = 2.0 ** -16
+"""The share of a function's rise over its range that is more than an error of single precision."""
 
-LIMITS = 2.0 ** np.arange(1, 5)
+LIMITS = 2.0 ** np.arange(2, 5)
 """Factors of the least limit of a part's magnitudes that are tried; the first leaves most bits."""
 
 SHORTFALL = 2.0 ** -7
@@ -90,7 +94,7 @@ def powers_of(graph: Graph, argument: str, makers: Mapping[str, Node]) -> Powers
             cone.append(node)
             waiting += [entry for entry in _tensors(graph, node) if entry not in seen]
             seen |= set(_tensors(graph, node))
-        elif node.op == "Conv" and node.input(0) not in makers:
+        elif node.op == "Conv":
             roots[node.output] = node
         else:
             return None
@@ -125,20 +129,23 @@ def _adds_up(graph: Graph, node: Node) -> bool:
 
 
 def _is_proportional(graph: Graph, node: Node) -> bool:
-    """Tell whether a node's results grow in proportion to its inputs, each channel from few channels of an input."""
+    """Tell whether a node's results grow in proportion to its inputs, each channel from few channels of an input.
+
+    A difference of numbers that saturate is small where it should be large; of turns only the longer side counts."""
     if node.op != "Conv":
         return node.op in ("Abs", "Add", "Assemble", "Relu", "View")
     weights = graph.constants[node.input(1)]
     return bool((np.count_nonzero(weights.reshape(len(weights), -1), axis=1) <= FEW).all()
-                and not graph.constants[node.input(2)].any())
+                and (weights.min() >= 0 or TURN in node.output) and not graph.constants[node.input(2)].any())
 
 
 # -- parts of the range ------------------------------------------------------------------------------------------------
 def parts_of(steps: tuple[Step, ...], opset: int, degree: int, low: float, high: float) -> list[Interval]:
     """Return the parts (low, high) of a function's range of arguments, the first one from 0; empty if one will do.
 
-    ``degree``: the power of magnitudes that arguments are.
-    Where the function has a value at 0, arguments are told apart from where it differs from that."""
+    ``degree``: the power of magnitudes that arguments are. The first part ends where the function bends: up to there it
+    rises by more than half of its largest slope. A function that is steeper and steeper towards 0 goes down to a share
+    of the least argument that was seen."""
     if low < 0 or high <= 0:
         return []
     function = real_function(FUNCTION, of_steps(steps, "any"), opset)
@@ -146,11 +153,10 @@ def parts_of(steps: tuple[Step, ...], opset: int, degree: int, low: float, high:
     ladder = high * 2.0 ** -np.arange(MOST_PARTS * step, -0.5, -0.5)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = function(np.concatenate([[0.0], ladder]))
-    if np.isfinite(values[0]):
-        differs = np.abs(values[1:] - values[0]) > TOLD_APART * abs(values[-1] - values[0])
-        low = float(ladder[int(differs.argmax())]) if differs.any() else high
-    else:
-        low = max(low, float(ladder[0]))
+        rises = np.abs(values[1:] - values[0])
+    slopes = np.where(rises > SEEN * rises[-1], rises / ladder, 0.0) if np.isfinite(values[0]) else np.zeros(1)
+    bend = int(np.flatnonzero(slopes >= slopes.max() / 2)[-1])
+    low = float(ladder[bend]) if bend else max(low * 2.0 ** -step, float(ladder[0]))
     count = min(math.ceil(math.log2(2 * high / low) / step), MOST_PARTS)
     if count < 2:
         return []
@@ -230,24 +236,26 @@ class PowerParts:
                 nodes += trial._sums(self.powers.source, f"{name}/sums", limit, high)
                 nodes += _shortfall(name, f"{name}/sums", wanted, high, shapes, constants)
                 names[name] = number, limit
-        seen = measure(self.graph.replace(shapes=shapes).with_nodes([*self.graph.nodes, *nodes], constants), list(names))
+        tried = self.graph.replace(shapes=shapes).with_nodes([*self.graph.nodes, *nodes], constants)
+        seen = measure(tried, [*names, wanted])
+        lowest = float(seen[wanted][0].min())  # a part that no sample reaches tells nothing
         chosen = [float(entry * LIMITS[-1]) for entry in least]
         for name, (number, limit) in names.items():
-            if seen[name][1].max() <= SHORTFALL:
+            if seen[name][1].max() <= SHORTFALL and lowest < parts[number][1]:
                 chosen[number] = min(chosen[number], limit)
         return chosen
 
     @staticmethod
     def _level(limit: float, largest: float) -> int:
         """Return the level whose magnitudes are just large enough for ``limit``."""
-        return min(max(math.floor(math.log2(largest / limit) / LEVEL_LOG2), 0), MOST_LEVELS - 1)
+        return min(max(math.floor((math.log2(largest / limit) + ROOM_LOG2) / LEVEL_LOG2), 0), MOST_LEVELS - 1)
 
     def _copy(self, level: int, largest: Mapping[str, float]) -> Iterator[Node]:
         """Yield the nodes that make the magnitudes of a level; of level 0 there are none to be made."""
         if not level:
             self.levels[0] = self.powers.source
             return
-        limit = filled(largest[self.powers.source] * 2.0 ** -(LEVEL_LOG2 * level))
+        limit = filled(largest[self.powers.source] * 2.0 ** (ROOM_LOG2 - LEVEL_LOG2 * level))
         names = {}
         for root in self.powers.roots:
             names[root.output] = made = f"{root.output}/level{level}"

@@ -310,7 +310,7 @@ def tensor_ranges(graph: Graph, samples: Samples, names: Sequence[str]) -> dict[
 
 
 def whole_points(graph: Graph, samples: Samples, width: int) -> dict[str, int]:
-    """Return, for inputs whose samples are all whole numbers of ``width`` bits at a binary point, this point.
+    """Return, for inputs whose samples are all whole numbers of ``width`` bits at a binary point, the least such point.
 
     So is sound that was recorded in 16 bits: no other sample exceeds these bits either. Random samples tell
     nothing."""
@@ -320,8 +320,9 @@ def whole_points(graph: Graph, samples: Samples, width: int) -> dict[str, int]:
         if samples.random or values.size < FEWEST_WHOLE or not np.isfinite(values).all():
             continue
         most = largest_point(max(float(values.max()), -float(values.min())), width)
-        if most >= 0 and (values * 2.0 ** most == np.rint(values * 2.0 ** most)).all():
-            found[port.tensor] = most
+        points = (point for point in range(most + 1) if (values * 2.0 ** point == np.rint(values * 2.0 ** point)).all())
+        if (least := next(points, None)) is not None:
+            found[port.tensor] = least
     return found
 
 
