@@ -227,7 +227,8 @@ class PowerParts:
         least = least_limits(self.powers, self.graph, [high for _, high in parts])
         shapes, constants = dict(self.graph.shapes), dict(self.graph.constants)
         trial = PowerParts(self.graph, self.node, self.powers, shapes, constants, {}, {})
-        nodes, names = [], {}
+        nodes: list[Node] = []
+        names: dict[str, tuple[int, float]] = {}
         wanted = self.node.input(0)
         for number, (_, high) in enumerate(parts[:-1]):
             for factor in LIMITS[:-1]:

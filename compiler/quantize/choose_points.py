@@ -147,7 +147,8 @@ class _Chooser:
             magnitude = self.calibration.ranges[name].expected(least)
             # A function that reads it tells no more apart, but the slope comes before the function.
             magnitude = max(min(magnitude, needed.get(name, magnitude)), before_slope.get(name, 0.0) * least)
-            self.points[name] = max(largest_point(magnitude, self.width), self.whole.get(name, -math.inf))
+            self.points[name] = largest_point(magnitude, self.width)
+            self.points[name] = max(self.points[name], self.whole.get(name, self.points[name]))
         first = dict(self.points)
         while True:
             before = dict(self.points)

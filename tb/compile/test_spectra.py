@@ -119,7 +119,7 @@ def test_inputs_of_whole_numbers_keep_all_of_them(tmp_path: Path) -> None:
     given[0, 0, 0] = 1 - 1 / BITS
     products = after_all_steps(path, ARCH, given)
     graph = products[Graph]
-    assert products[Numbers].vars["x"] == 15  # type: ignore[attr-defined]
+    assert products[Numbers].vars["x"] == 15
     assert whole_points(graph, choose_samples(graph, {"x": noise(2)}), 16) == {}
     assert whole_points(graph, choose_samples(graph, None), 16) == {}
 
@@ -128,7 +128,7 @@ def test_a_spectrum_that_is_split_is_packed_once(tmp_path: Path) -> None:
     """All convolutions of the sound read what the host packed for the first one."""
     products = after_all_steps(saved(tmp_path), ARCH, speech(2))
     layers = [layer for layer in products[Layers] if layer.core.input.root == "x"]
-    assert len(layers) > 3 and all(layer.core.window.kernel[1] < WINDOW for layer in layers)  # type: ignore[union-attr]
+    assert len(layers) > 3 and all(layer.core.window.kernel[1] < WINDOW for layer in layers)
     assert products[Graph].inputs[0].packing is not None
     assert any(isinstance(bound, Limited) for bound in products[Graph].bounds.values())
 
