@@ -27,6 +27,7 @@ from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.fuse_additions import fuse_additions
 from weft.compiler.passes.fuse_functions import fuse_byte_functions
 from weft.compiler.passes.fuse_gates import fuse_gates
+from weft.compiler.passes.magnitudes import turn_magnitudes
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.propagate_quantizers import propagate_quantizers
 from weft.compiler.passes.quantization import Quantization, with_rounding
@@ -46,6 +47,7 @@ from weft.compiler.quantize.calibrate import (
     choose_samples,
     samples_of_parts,
     tensor_ranges,
+    whole_points,
 )
 from weft.compiler.quantize.choose_points import choose_points
 from weft.compiler.quantize.choose_scales import choose_scales
@@ -90,7 +92,7 @@ def _refused(arch: Arch | None, part: Graph, every: bool) -> list[CompileError]:
         if arch is None:
             check_supported(part)
             return []
-        lowered = normalise(_checked(part, arch), arch.array_size, found if every else None, in_bytes=_in_bytes(arch))
+        lowered = normalise(_checked(part, arch), arch.array_size, found if every else None, **_abilities(arch))
         if not found:
             build_layers(_ready(lowered, arch), arch, refused=found if every else None)
     except CompileError as error:
@@ -105,7 +107,8 @@ def _checked(graph: Graph, arch: Arch) -> Graph:
 
     An INT8 machine runs only functions that one 256-entry table can express, so these are found first."""
     known = supported(graph, arch)
-    return fuse_byte_functions(check_bytes(known), arch) if arch.scheme.kind is SchemeKind.AFFINE else known
+    return (fuse_byte_functions(check_bytes(known), arch) if arch.scheme.kind is SchemeKind.AFFINE
+            else turn_magnitudes(known))
 
 
 def _ready(graph: Graph, arch: Arch) -> Graph:
@@ -130,13 +133,20 @@ def supported(graph: Graph, arch: Arch) -> Graph:
     return check_supported(check_sizes(graph, arch))
 
 
+def magnitudes_turned(graph: Graph, given: Samples) -> Graph:
+    """Return the graph with roots of few squares computed by turns, which keep the bits of small numbers."""
+    return turn_magnitudes(graph, partial(tensor_ranges, graph, given))
+
+
 def canonical(graph: Graph, arch: Arch) -> Graph:
     """Return the graph in the few operators that layers are built of."""
-    return normalise(graph, arch.array_size, in_bytes=_in_bytes(arch))
+    return normalise(graph, arch.array_size, None, **_abilities(arch))
 
 
-def _in_bytes(arch: Arch) -> bool:
-    return arch.scheme.kind is SchemeKind.AFFINE
+def _abilities(arch: Arch) -> dict[str, bool]:
+    """Return the facts of a machine on which the canonical form depends."""
+    in_bytes = arch.scheme.kind is SchemeKind.AFFINE
+    return {"in_bytes": in_bytes, "has_abs": not in_bytes and arch.simd_registers_depth > 0}
 
 
 def channels_split(graph: Graph, arch: Arch) -> Graph:
@@ -208,9 +218,11 @@ def calibrated_for_scales(request: Request, graph: Graph, given: Samples, quanti
     return narrowed(graph, given, with_bounds(graph, calibrate(graph, given), False), request.ranges)
 
 
-def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Numbers:
+def points(request: Request, graph: Graph, given: Samples, built: Layers, calibration: Calibration,
+           arch: Arch) -> Numbers:
     """Return the parameters with a binary point for every tensor."""
-    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
+    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors(),
+                         whole_points(graph, given, arch.number.width))
 
 
 def scales(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,

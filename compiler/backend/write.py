@@ -15,7 +15,7 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.frontend.graph import Graph, GraphPort
-from weft.compiler.layers.hir import Layers, Lookup
+from weft.compiler.layers.hir import Layer, Layers, Lookup
 from weft.compiler.lowering.functions import may_be_infinite, steps_of
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.partition import BESIDE, HOST, Part, Partition
@@ -170,10 +170,12 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
     made: dict[str, float] = {}  # by all layers of a node, at most, for a function may be a sum of several
     for row in rows:
         made[row["name"]] = max(made.get(row["name"], 0.0), *map(abs, row["range"]))
+    parts = _parts_of_functions(rows, products[Layers])
     for row, layer in zip(rows, products[Layers], strict=True):
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
-        warnings += _poor_numbers(row, numbers.tensor(layer.output.root, arch))
+        warnings += _poor_numbers(row if layer.lookup is None else {**row, **parts[row["name"]]},
+                                  numbers.tensor(layer.output.root, arch))
         if layer.lookup is not None and arch.scheme.kind is SchemeKind.FIXED_POINT:
             roots = copied(layer.core.input, makers, graph.constants)
             step = max(numbers.tensor(root, arch).step for root in roots)
@@ -182,6 +184,19 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
         if not products[Quantization].tensors:
             warnings += _poor_bytes(row, numbers.tensor(layer.output.root, arch))
     return tuple(warnings)
+
+
+def _parts_of_functions(rows: Sequence[dict[str, Any]], layers: Sequence[Layer]) -> dict[str, dict[str, Any]]:
+    """Return, for each node with lookup tables, the largest range and root mean square that one of them makes.
+
+    A function over a wide range is the sum of several, most of which give little on average."""
+    found: dict[str, dict[str, Any]] = {}
+    for row, layer in zip(rows, layers, strict=True):
+        if layer.lookup is not None:
+            before = found.get(row["name"], {"range": [0.0, 0.0], "root_mean_square": 0.0})
+            found[row["name"]] = {"range": max(before["range"], row["range"], key=lambda ends: max(map(abs, ends))),
+                                  "root_mean_square": max(before["root_mean_square"], row["root_mean_square"])}
+    return found
 
 
 def _poor_bytes(row: dict[str, Any], held: TensorNumbers) -> list[str]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import (
+    Abs,
     Add,
     Convolution,
     Gate,
@@ -142,6 +143,8 @@ class Real:
                 return pool(value, operation.window, operation.size)
             case Minimum():
                 return np.minimum(value, operation.value)
+            case Abs():
+                return np.abs(value)
             case Gate():
                 return value * np.clip(value + operation.offset, 0, operation.limit)
             case LeakyRelu():
@@ -227,6 +230,8 @@ class Fixed:
                 return pool(value, operation.window, operation.size)
             case Minimum():
                 return np.minimum(value, own.operands[0])
+            case Abs():
+                return np.asarray(number.saturate(np.abs(value)))
             case Gate():
                 offset, limit = own.operands
                 return np.asarray(number.multiply(value, np.clip(number.saturate(value + offset), 0, limit)))

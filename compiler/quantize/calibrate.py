@@ -16,6 +16,7 @@ from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.indices.index import feed
 from weft.cycles.jit import entry
+from weft.hw.contract.numerics import largest_point
 from weft.tmodel.onnx_engine import runner, session
 
 SAMPLE_LIMIT = 32
@@ -29,6 +30,9 @@ PIECE = 1 << 20
 
 SUMS = ("Conv", "Product")
 """Operators whose partial sums are measured."""
+
+FEWEST_WHOLE = 256
+"""The fewest numbers of which it means something that they are all whole."""
 
 RANDOM_SAMPLES = 4
 RANDOM_SEED = 0
@@ -305,6 +309,23 @@ def tensor_ranges(graph: Graph, samples: Samples, names: Sequence[str]) -> dict[
         for name in names:
             low, high = found.get(name, (math.inf, -math.inf))
             found[name] = min(low, float(values[name].min())), max(high, float(values[name].max()))
+    return found
+
+
+def whole_points(graph: Graph, samples: Samples, width: int) -> dict[str, int]:
+    """Return, for inputs whose samples are all whole numbers of ``width`` bits at a binary point, the least such point.
+
+    So is sound that was recorded in 16 bits: no other sample exceeds these bits either. Random samples tell
+    nothing."""
+    found: dict[str, int] = {}
+    for port in graph.inputs:
+        values = np.asarray(samples.arrays[port.name], np.float64)
+        if samples.random or values.size < FEWEST_WHOLE or not np.isfinite(values).all():
+            continue
+        most = largest_point(max(float(values.max()), -float(values.min())), width)
+        points = (point for point in range(most + 1) if (values * 2.0 ** point == np.rint(values * 2.0 ** point)).all())
+        if (least := next(points, None)) is not None:
+            found[port.tensor] = least
     return found
 
 

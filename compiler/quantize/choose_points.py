@@ -23,15 +23,16 @@ SUM_HEADROOM = 1.25
 
 
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
-                  plain: bool, opset: int, outputs: frozenset[str] = frozenset()) -> FixedPointParams:
+                  plain: bool, opset: int, outputs: frozenset[str] = frozenset(),
+                  whole: Mapping[str, int] | None = None) -> FixedPointParams:
     """Return the binary points of all tensors and layers.
 
     With ``plain``, or if the data type has a point of its own, that point is used everywhere. ``outputs``: names of the
-    tensors that the user reads."""
+    tensors that the user reads. ``whole``: inputs whose samples are whole numbers of the data type at a point."""
     names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
     fixed = plain or not arch.scheme.chooses_points
     points = _plain(layers, names, arch) if fixed else _Chooser(
-        layers, constants, calibration, arch, opset, outputs).run(names)
+        layers, constants, calibration, arch, opset, outputs, whole or {}).run(names)
     tables, errors = {}, {}
     for layer in layers:
         if layer.lookup is not None:
@@ -100,8 +101,8 @@ class _Chooser:
     """The search for binary points: each Var's range gives the first, which layers' accumulators may lower."""
 
     def __init__(self, layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration,
-                 arch: Arch, opset: int, outputs: frozenset[str]) -> None:
-        self.arch, self.opset, self.outputs = arch, opset, outputs
+                 arch: Arch, opset: int, outputs: frozenset[str], whole: Mapping[str, int]) -> None:
+        self.arch, self.opset, self.outputs, self.whole = arch, opset, outputs, whole
         self.layers, self.constants, self.calibration = layers, constants, calibration
         self.width, self.accumulator_width = arch.number.width, arch.accumulator_bits
         self.points: dict[str, int] = {}
@@ -149,6 +150,7 @@ class _Chooser:
             # A function that reads it tells no more apart, but the slope comes before the function.
             magnitude = max(min(magnitude, needed.get(name, magnitude)), before_slope.get(name, 0.0) * least)
             self.points[name] = largest_point(magnitude, self.width)
+            self.points[name] = max(self.points[name], self.whole.get(name, self.points[name]))
         first = dict(self.points)
         while True:
             before = dict(self.points)
@@ -274,10 +276,11 @@ class _Chooser:
         sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((weights ** 2).mean())))
         if not all(sizes):
             return 0
+        whole = self.whole.get(core.input.root, math.inf)
 
         def error(bits: int) -> float:
             weights_point = min(most, limit - activations + bits)
-            return (_squared_error(activations - bits, sizes[0])
+            return ((_squared_error(activations - bits, sizes[0]) if activations - bits < whole else 0.0)
                     + (_squared_error(weights_point, sizes[1]) if weights_point < exact else 0.0))
 
         return min(range(self.width // 2), key=error)
@@ -286,7 +289,7 @@ class _Chooser:
         """Return the smallest point at which all weights ``name`` are whole numbers, or infinity."""
         if name not in self.exact:
             weights = self.constants[name].astype(np.float64).ravel()
-            points = (point for point in range(self.width)
+            points = (point for point in range(2 * self.width)
                       if _is_whole(weights[:FEW] * 2.0 ** point) and _is_whole(weights * 2.0 ** point))
             self.exact[name] = next(points, math.inf)
         return self.exact[name]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load, Minimum
+from weft.compiler.layers.hir import Abs, Convolution, Gate, Layer, LeakyRelu, Load, Minimum
 from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch
@@ -165,7 +165,7 @@ class FixedPointParams(Numbers):
         An upper limit lies at the first output's point, a gate's numbers at that of its factors. Multiply rounds by the
         type's own point, so a slope is two factors at that point: one between a half and one, and a power of two."""
         operation = layer.elementwise
-        if operation is None or on_output(layer, arch):
+        if operation is None or isinstance(operation, Abs) or on_output(layer, arch):
             return ()
         if isinstance(operation, LeakyRelu):
             fraction, exponent = math.frexp(operation.slope)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import LeakyRelu, Load, Saved
+from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Saved
 from weft.compiler.layers.taps import Pass, Steps, lines, rows
 from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
 from weft.compiler.memory.places import DramAddress
@@ -314,7 +314,7 @@ class LayerEmitter:
 
         Before the first save comes the layer's elementwise operation, once, unless saves do it."""
         if (before_pool == self.layer.saves_before_pool and self.layer.elementwise is not None
-                and self.operand.size):
+                and (self.operand.size or isinstance(self.layer.elementwise, Abs))):
             yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, self.ways.simd[0],
                                         self.arch)
         for number, save in enumerate(self.layer.saves):
