@@ -37,7 +37,7 @@ ARCHS = {
 
 
 def alone(arch: Arch) -> Arch:
-    return arch.replace(cores=1, memory_ports=1)
+    return arch.replace(cores=1, memory_ports=1, sync_counters=0)
 
 
 def compiled(folder: Path, arch: Arch) -> tuple[Network, np.ndarray]:
