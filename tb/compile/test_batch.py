@@ -30,14 +30,14 @@ from weft.tmodel.network import Network
 
 IMAGES = 5
 ARCHS = {
-    **SYSTEMS,
+    **{name: arch.replace(sync_counters=0) for name, arch in SYSTEMS.items()},
     "three of bytes on one port": lockstep_archs()["lanes4_int8"].replace(cores=3),
 }
 """Machines of several cores; the last group has too few images for all of them."""
 
 
 def alone(arch: Arch) -> Arch:
-    return arch.replace(cores=1, memory_ports=1, sync_counters=0)
+    return arch.replace(cores=1, memory_ports=1)
 
 
 def compiled(folder: Path, arch: Arch) -> tuple[Network, np.ndarray]:

@@ -36,8 +36,8 @@ from weft.tb.unit.driver.test_device import adder, inputs_for
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE
 from weft.tmodel.manifest import TModel
 
-ARCH = SYSTEMS["three on two ports"].replace(dram0_depth=1 << 15)
-"""A window of all of DRAM0 is two blocks long."""
+ARCH = SYSTEMS["three on two ports"].replace(dram0_depth=1 << 15, sync_counters=0)
+"""Programs of it run on a core alone. A window of all of DRAM0 is two blocks long."""
 IMAGES = 5
 
 
@@ -58,7 +58,7 @@ def images(made: TModel) -> dict[str, np.ndarray]:
 def test_every_image_has_a_core(link: str, consts_to_local: bool, tmp_path: Path) -> None:
     """The last group leaves a core at rest; what copies constants to local memory runs on all of them first."""
     made, board = adder(tmp_path, ARCH, consts_to_local), litex_system(ARCH)
-    one = Session(made, ARCH.replace(cores=1, memory_ports=1, sync_counters=0))
+    one = Session(made, ARCH.replace(cores=1, memory_ports=1))
     expected = [one.run({"x": image}, raw=True).outputs["y"].tolist() for image in images(made)["x"]]
     with over(link, board) as device:
         device.load(made)
@@ -128,14 +128,14 @@ def test_a_machine_of_other_cores_is_refused(tmp_path: Path) -> None:
     with over("udp", litex_system(ARCH.replace(cores=2))) as device, pytest.raises(
             DeviceError, match="CORES of device udp:model: found 0x2; allowed: 0x3, which the model was compiled for"):
         device.load(made)
-    alone = litex_model(ARCH.replace(cores=1, memory_ports=1, sync_counters=0))
+    alone = litex_model(ARCH.replace(cores=1, memory_ports=1))
     with over("udp", alone) as device, pytest.raises(DeviceError, match="CORES of device udp:model: found 0xffffffff"):
         device.load(made)
 
 
 def test_a_core_alone_runs_what_is_for_one(tmp_path: Path) -> None:
     """By the registers of core 0, which are where a machine of one core has them."""
-    one = ARCH.replace(cores=1, memory_ports=1, sync_counters=0)
+    one = ARCH.replace(cores=1, memory_ports=1)
     made, board = adder(tmp_path, one), litex_system(ARCH)
     with over("udp", board) as device:
         device.load(made)

@@ -188,7 +188,7 @@ def test_cores_are_an_axis_and_take_what_a_compiled_network_takes(network: Netwo
                     else cycles_an_image(image_a_core(program, arch), arch, MEMORY))
         assert cycles(network, arch) == expected
         least = measure.least_cycles(network, arch)
-        alone = measure.least_cycles(network, arch.replace(cores=1, memory_ports=1, sync_counters=0))
+        alone = measure.least_cycles(network, arch.replace(cores=1, memory_ports=1))
         assert isinstance(least, int) and isinstance(alone, int)
         assert least == pytest.approx(alone / arch.cores, rel=0.05), "the share of a port decides how inputs are packed"
         assert least <= expected

@@ -172,7 +172,7 @@ def test_a_larger_machine_takes_more_and_a_shared_port_less() -> None:
 def test_the_command_says_whether_a_machine_fits(weft: Weft) -> None:
     found = json.loads(weft("resources", "-a", "zcu104", "--part", "xc7a35t", "--json").out)
     assert (found["part"], found["fits"]) == ("XC7A35T", False) and {"lut", "dsp", "bram"} <= set(found["short"])
-    assert set(found["blocks"]) == set(resources.BLOCKS) - set(resources.SHARED)
+    assert set(found["blocks"]) == set(resources.BLOCKS) - set(resources.ONLY_OF_CORES)
     assert found["of_part"]["dsp"] == [32 * 33 + 2, resources.SHELL["dsp"], PARTS["XC7A35T"].dsp]
     assert json.loads(weft("resources", "-a", "tiny", "--part", "XC7A100T", "--json").out)["fits"]
     assert "too many" in weft("resources", "-a", "pynq", "--part", "LFE5U-25F").out
@@ -206,7 +206,7 @@ def test_a_part_that_is_not_known_is_refused(weft: Weft, arguments: tuple[str, .
 def test_cores_are_as_many_of_one_and_what_they_share() -> None:
     """DSP blocks, block RAM and logic; and an arbiter for each port, whose size grows with the cores behind it."""
     arch = Arch.load("arty").replace(cores=4, memory_ports=2)
-    found, one = resources.predict(arch, "xc7"), resources.predict(arch.replace(cores=1, memory_ports=1, sync_counters=0), "xc7")
+    found, one = resources.predict(arch, "xc7"), resources.predict(arch.replace(cores=1, memory_ports=1), "xc7")
     assert set(found) - set(one) == set(resources.SHARED)
     for kind, counts in one.items():
         assert found[kind]["ff"] == pytest.approx(4 * counts["ff"], abs=2)
