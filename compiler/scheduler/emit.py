@@ -74,7 +74,7 @@ class LayerEmitter:
         self.homes, self.residents, self.free = homes, residents, pools.accumulators
         self.loader = Loader(shape, plan, homes, residents, pools.local, copy)
         self.together = self._multiplied(0, 0)  # settings of MatMuls in which all lanes meet
-        self.operand = Buffer(0, shape.consts.operands)
+        self.operand = Buffer(pools.accumulators.base, shape.consts.operands)
         self.sloped = isinstance(self.layer.elementwise, LeakyRelu) and not shape.consts.operands  # on output
         self.result = Buffer(0, 0)
         self.walks: dict[tuple[int | Size, ...], list[Streamed]] = {}  # from base 0, by tap and pixels of both sides

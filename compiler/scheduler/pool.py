@@ -25,13 +25,14 @@ class _Segment:
 
 
 class Pool:
-    """The vectors 0..``depth`` - 1 of a memory, of which some are free.
+    """The ``depth`` vectors of a memory from ``base`` on, of which some are free.
 
     The least recently freed ones are handed out first. So buffers go round the whole memory, and a load rarely waits
     for the last user of its place."""
 
-    def __init__(self, depth: int) -> None:
-        self._segments = [_Segment(0, depth, 0)]
+    def __init__(self, depth: int, base: int = 0) -> None:
+        self.base = base
+        self._segments = [_Segment(base, depth, 0)]
         self._now = 0
 
     def take(self, size: int) -> Buffer | None:

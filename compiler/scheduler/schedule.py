@@ -106,12 +106,13 @@ class Free:
 
         ``others`` run one after another beside the layer ``leader``."""
         share, numbers = self.layout.beside[others[0]], (leader, *others)
-        taken = Buffer(0, share.local), Buffer(0, share.accumulators)
+        # The first accumulators are those of the leader's own operands.
+        taken = Buffer(0, share.local), Buffer(self.arch.accumulator_depth - share.accumulators, share.accumulators)
         for number in numbers:
             self._hold(number)
         for pool, buffer in zip(self.pools, taken, strict=True):
             pool.hold(buffer)
-        own = Pools(*(Pool(buffer.size) for buffer in taken))
+        own = Pools(*(Pool(buffer.size, buffer.base) for buffer in taken))
         parts = [self._operations(leader, self.pools, behind), *(self._operations(number, own, behind)
                                                                  for number in others)]
         for pool, buffer in zip(self.pools, taken, strict=True):

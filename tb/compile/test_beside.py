@@ -28,6 +28,8 @@ from weft.hw.contract.arch import Arch
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step
 from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tb.random.network_rule import judge
+from weft.tb.random.random_networks import Case
 from weft.tmodel.manifest import TModel
 
 ROOMY = BASE.replace(array_size=4, local_depth=2048, accumulator_depth=512)
@@ -168,3 +170,9 @@ def test_rows_of_pixels_stay_whole(tmp_path: Path) -> None:
     """With what a convolution leaves of these accumulators a pool would have to be cut into columns."""
     layout = compiled(ROOMY.replace(accumulator_depth=160), tmp_path, "conv", "pool")[MemoryPlan]
     assert not layout.beside and all(plan.tiling.grain.columns == 24 for plan in layout.plans)
+
+
+def test_operands_of_both_layers_lie_apart() -> None:
+    """A gate runs beside a convolution with a slope; each has a vector of its own in the accumulators."""
+    verdict = judge(Case("lanes8", 1))
+    assert not verdict.problem, verdict
