@@ -202,8 +202,13 @@ class _Checker:
         self._read(operation.local.memory, Walk(operation.local.offset, TABLE_ENTRIES))
         self.activation_tables.add(operation.table)
 
+    def _signal(self, operation: lir.Signal) -> None:
+        """Check a Signal."""
+        self._must_be_in(operation.far, DRAM0, DRAM1)
+        self._vectors(operation.far.memory, operation.far_walk)
+
     CHECKS: dict[type, Callable[..., None]] = {
-        lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
+        lir.Signal: _signal, lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
         lir.LoadActivationTable: _load_activation_table,
     }

@@ -10,7 +10,7 @@ the Consts."""
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from weft.compiler.tiling.candidates import Tiling
 from weft.compiler.tiling.costs import Need, traffic
 from weft.compiler.tiling.search import Plan, Search, too_small
 from weft.compiler.tiling.shape import Grain, LayerShape
+from weft.compiler.tiling.spans import Box
 from weft.hw.contract.arch import Arch
 
 MOST_WAITING = 0.002
@@ -186,23 +187,23 @@ def _copy_of_consts(planner: Planner, placed: Iterable[Allocation], wanted: bool
 class Planner:
     """Shapes and plans of all layers, given the Vars pinned (``local``) and striped (``dram1``) so far.
 
-    ``floors`` [layers]: the scratch of each layer in vectors; ``needs`` [layers]: how much of it its tiling takes."""
+    ``floors`` [layers]: the scratch of each layer in vectors; ``needs`` [layers]: how much of it its tiling takes.
+    ``shares`` [layers]: what of a layer's output is computed, None for all of it. Planners may have a ``search`` in
+    common."""
 
-    def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch, choices: Choices = FORMULA) -> None:
+    def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch, choices: Choices = FORMULA,
+                 search: Search | None = None, shares: Sequence[Box] | None = None) -> None:
         self.arch = arch
         self.choices = choices
-        self.search = Search()
+        self.search = search or Search()
         self.consts = allocation_of_consts(consts, layers)
         self.local: dict[str, Allocation] = {}
         self.dram1: dict[str, Allocation] = {}
         self.recent: list[Allocation] = []
-        forms: dict[Hashable, int] = {}
         self.shapes: list[LayerShape] = []
         self.users: dict[str, list[int]] = {}
         for number, (layer, own) in enumerate(zip(each(layers), consts.layers, strict=True)):
-            shape = LayerShape(layer, own, arch, frozenset(), arch.local_depth)
-            form = forms.setdefault(shape.structure, len(forms))
-            self.shapes.append(replace(shape, form=form))
+            self.shapes.append(self.search.shape(layer, own, arch, shares[number] if shares else None))
             for root in {var.root: None for var in (*layer.inputs, *layer.outputs)}:
                 self.users.setdefault(root, []).append(number)
         plans = [self.search.plan(self.shapes[number]) for number, _ in enumerate(each(layers))]

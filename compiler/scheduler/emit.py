@@ -83,6 +83,13 @@ class LayerEmitter:
             self.loader.release(ending)
         self.free.release(self.operand)
 
+    def tables(self) -> Operations:
+        """Yield the loads of the layer's tables alone, which later layers may find loaded."""
+        if self.layer.lookup is not None or self.ways.load_table:
+            self.free.hold(self.operand)
+            yield from self.loader.operands(self.operand.base, self.ways)
+            self.free.release(self.operand)
+
     def _compute(self, prepared: Prepared) -> Operations:
         """Yield what a step computes, a few output channel tiles at a time.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,8 +38,11 @@ def schedule(numbers: Numbers, layout: MemoryPlan, arch: Arch) -> Schedule:
     return schedule_layers(numbers, layout, arch, 0, len(layout.shapes))
 
 
-def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, end: int) -> Schedule:
-    """Return the operations of the layers ``first`` to before ``end``, as if the program began there."""
+def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, end: int,
+                    resting: Collection[int] = ()) -> Schedule:
+    """Return the operations of the layers ``first`` to before ``end``, as if the program began there.
+
+    Of layers in which the core is ``resting`` only the tables are loaded."""
     operations: list[lir.Operation] = []
     counts: list[int] = []
     pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
@@ -54,7 +58,8 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
                 pools.local.hold(Buffer(place.base, place.size))
         before = len(operations)
         emitter = LayerEmitter(shape, plan, numbers.ways(number), layout.homes, layout.residents, pools, copy)
-        operations += itertools.islice(emitter.operations(), most_instructions(arch) + 1 - before)
+        emitted = emitter.tables() if number in resting else emitter.operations()
+        operations += itertools.islice(emitted, most_instructions(arch) + 1 - before)
         counts.append(len(operations) - before)
         check_length(len(operations), arch)
         for place in layout.local.values():
