@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ import numpy as np
 from weft.compiler.choices import AGAIN, FORMULA, Choices
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Layer
-from weft.compiler.memory.places import Allocation, DramAddress, first_fit
+from weft.compiler.memory.places import Allocation, DramAddress, Kept, Resident, first_fit
 from weft.compiler.memory.variables import LiveRange, odd_vectors, place_variables
 from weft.compiler.progress import each
 from weft.compiler.quantize.consts import Consts
@@ -44,7 +44,8 @@ class MemoryPlan:
     """The allocations of all Vars, and the shape and tiling of each layer.
 
     Allocations by Var name: in DRAM0, in DRAM1 (only striped Vars, which have both), and in local memory (pinned Vars).
-    ``copy``: the allocation of a copy of all Consts in DRAM0, or None."""
+    ``copy``: the allocation of a copy of all Consts in DRAM0, or None. ``kept``: what of a pinned Var a core has that
+    computes only a share of it, all of those that are not named."""
 
     dram0: Mapping[str, Allocation]
     dram1: Mapping[str, Allocation]
@@ -52,6 +53,7 @@ class MemoryPlan:
     shapes: tuple[LayerShape, ...]
     plans: tuple[Plan, ...]
     copy: Allocation | None = None
+    kept: Mapping[str, Kept] = field(default_factory=dict)
 
     @cached_property
     def homes(self) -> dict[str, DramAddress]:
@@ -60,9 +62,9 @@ class MemoryPlan:
                 for name, place in self.dram0.items()}
 
     @cached_property
-    def residents(self) -> dict[str, int]:
-        """The bases of pinned Vars in local memory, by name."""
-        return {name: place.base for name, place in self.local.items()}
+    def residents(self) -> dict[str, Resident]:
+        """The places of pinned Vars in local memory, by name."""
+        return {name: Resident(place.base, self.kept.get(name)) for name, place in self.local.items()}
 
     @property
     def dram0_end(self) -> int:
@@ -189,13 +191,15 @@ class Planner:
 
     ``floors`` [layers]: the scratch of each layer in vectors; ``needs`` [layers]: how much of it its tiling takes.
     ``shares`` [layers]: what of a layer's output is computed, None for all of it. Planners may have a ``search`` in
-    common."""
+    common. ``kept``: what of a Var would be pinned, None for all of each; a Var that it does not name stays out."""
 
     def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch, choices: Choices = FORMULA,
-                 search: Search | None = None, shares: Sequence[Box] | None = None) -> None:
+                 search: Search | None = None, shares: Sequence[Box] | None = None,
+                 kept: Mapping[str, Kept] | None = None) -> None:
         self.arch = arch
         self.choices = choices
         self.search = search or Search()
+        self.kept = kept
         self.consts = allocation_of_consts(consts, layers)
         self.local: dict[str, Allocation] = {}
         self.dram1: dict[str, Allocation] = {}
@@ -217,11 +221,11 @@ class Planner:
         """Pin a Var if the layers of its live range become cheaper together.
 
         Vars must come in the order in which they are made."""
-        size = life.var.vectors(self.arch.array_size)
         depth = self.arch.local_depth
         wanted = self.choices.residents.get(life.name)
-        if wanted is False:
+        if wanted is False or self.kept is not None and life.name not in self.kept:
             return
+        size = self.kept[life.name].vectors if self.kept else life.var.vectors(self.arch.array_size)
         self.recent = [place for place in self.recent if place.last >= life.first]
         mirrored = [replace(place, base=depth - place.base - place.size) for place in self.recent]
         base = depth - first_fit(mirrored, size, life.first, life.last) - size

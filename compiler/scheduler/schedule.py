@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from weft.compiler.choices import FORMULA, Choices
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.scheduler.emit import LayerEmitter, Pools
+from weft.compiler.scheduler.emit import Exchange, LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import SIMD_CYCLES, interleave
 from weft.compiler.scheduler.length import check_length, most_instructions
 from weft.compiler.scheduler.pool import Buffer, Pool
@@ -39,10 +39,11 @@ def schedule(numbers: Numbers, layout: MemoryPlan, arch: Arch) -> Schedule:
 
 
 def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, end: int,
-                    resting: Collection[int] = ()) -> Schedule:
+                    resting: Collection[int] = (), exchanges: Sequence[Exchange] | None = None) -> Schedule:
     """Return the operations of the layers ``first`` to before ``end``, as if the program began there.
 
-    Of layers in which the core is ``resting`` only the tables are loaded."""
+    Of layers in which the core is ``resting`` only the tables are loaded. ``exchanges`` [layers]: what goes from core to
+    core."""
     operations: list[lir.Operation] = []
     counts: list[int] = []
     pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
@@ -57,7 +58,8 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
             if place.first == number:
                 pools.local.hold(Buffer(place.base, place.size))
         before = len(operations)
-        emitter = LayerEmitter(shape, plan, numbers.ways(number), layout.homes, layout.residents, pools, copy)
+        emitter = LayerEmitter(shape, plan, numbers.ways(number), layout.homes, layout.residents, pools, copy,
+                               exchanges[number] if exchanges else None)
         emitted = emitter.tables() if number in resting else emitter.operations()
         operations += itertools.islice(emitted, most_instructions(arch) + 1 - before)
         counts.append(len(operations) - before)

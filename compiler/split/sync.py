@@ -2,8 +2,8 @@
 """When cores wait for each other: posts and waits for what one core moves in DRAM0 after another.
 
 A program of one core means its operations in order. Split over cores it means the same if every two moves of different
-cores that touch a vector, one of them a save, keep the order of their layers. So each core posts once for all of a
-layer's moves that another core's later moves depend on, and that core waits once before the first of these."""
+cores that touch a vector, one of them a save, keep the order of their layers. So cores post behind moves that others
+depend on, and wait before their own. Moves with no computation between them are one chunk, with one post."""
 
 from __future__ import annotations
 
@@ -46,17 +46,16 @@ class Post:
     """A post after operation ``after`` of a core, to the cores whose bits ``cores`` has."""
 
     after: int
-    layer: int
     cores: int = 0
     range: Range = field(default_factory=Range)
 
 
 @dataclass
 class Wait:
-    """A wait for core ``core``'s post of ``layer``, before operation ``before``."""
+    """A wait for the post behind chunk ``chunk`` of core ``core``, before operation ``before``."""
 
     core: int
-    layer: int
+    chunk: int
     before: int
     range: Range = field(default_factory=Range)
 
@@ -127,23 +126,32 @@ def _signals(plain: Sequence[Schedule],
     """Return [cores] of the posts and of the waits of each core.
 
     A wait for a later post of the same core serves too. Then its range reaches over both moves."""
+    chunks = [_chunks(schedule) for schedule in plain]
     posts: list[dict[int, Post]] = [{} for _ in plain]
     for one in (entry for core in needed for entry in core):
-        layer = int(plain[one.core].layers[one.producer])
-        post = posts[one.core].setdefault(layer, Post(one.producer, layer))
+        post = posts[one.core].setdefault(int(chunks[one.core][one.producer]), Post(one.producer))
         post.after = max(post.after, one.producer)
     waits: list[list[Wait]] = [[] for _ in plain]
     for core, own in enumerate(needed):
         for one in own:
-            layer = int(plain[one.core].layers[one.producer])
-            wait = next((wait for wait in waits[core] if wait.core == one.core and wait.layer >= layer), None)
+            chunk = int(chunks[one.core][one.producer])
+            wait = next((wait for wait in waits[core] if wait.core == one.core and wait.chunk >= chunk), None)
             if wait is None:
-                wait = Wait(one.core, layer, one.consumer)
+                wait = Wait(one.core, chunk, one.consumer)
                 waits[core].append(wait)
-                posts[one.core][layer].cores |= 1 << core
+                posts[one.core][chunk].cores |= 1 << core
             wait.range.add(_walk(plain[core], one.consumer))
-            posts[one.core][wait.layer].range.add(_walk(plain[one.core], one.producer))
+            posts[one.core][wait.chunk].range.add(_walk(plain[one.core], one.producer))
     return [[post for _, post in sorted(own.items()) if post.cores] for own in posts], waits
+
+
+def _chunks(schedule: Schedule) -> np.ndarray:
+    """Return [operations]: the number of each one's chunk, which ends at its layer's end and where saves end."""
+    saves = np.array([isinstance(operation, lir.DataMove) and operation.far.memory == DRAM0 and not operation.to_local
+                      for operation in schedule.operations], bool)
+    begins = np.diff(schedule.layers, prepend=NONE) != 0
+    begins[1:] |= saves[:-1] & ~saves[1:]
+    return np.cumsum(begins)
 
 
 def _walk(schedule: Schedule, number: int) -> Walk:
@@ -156,7 +164,8 @@ def _walk(schedule: Schedule, number: int) -> Walk:
 def _with_signals(plain: Schedule, core: int, posts: Sequence[Post], waits: Sequence[Wait]) -> Schedule:
     """Return a core's schedule with its posts and waits."""
     placed = [(wait.before, int(plain.layers[wait.before]), _signal(True, wait.core, 1, wait.range)) for wait in waits]
-    placed += [(post.after + 1, post.layer, _signal(False, core, post.cores, post.range)) for post in posts]
+    placed += [(post.after + 1, int(plain.layers[post.after]), _signal(False, core, post.cores, post.range))
+               for post in posts]
     placed.sort(key=lambda entry: entry[:2])
     operations: list[lir.Operation] = []
     layers, begin = [], 0

@@ -199,6 +199,8 @@ def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:
     together = part_count(FINISH_VECTORS, np.maximum(1, tilings.core_largest))
     tiles = np.minimum(tilings.outputs, together)
     saved = sum(_at_once(shape, save.var, tiles) for save in shape.streamed_outputs)
+    if shape.share is not None:
+        first = first + tilings.weights
     return np.asarray(beats * first + tilings.core_largest * (tiles + beats * saved))
 
 

@@ -63,6 +63,12 @@ class Box:
         """Return the same rows and columns of other channel tiles."""
         return Box(tiles, self.rows, self.columns)
 
+    def meeting(self, other: Box) -> Box | None:
+        """Return what two boxes have in common, None for nothing."""
+        axes = [(max(own[0], its[0]), min(own[1], its[1])) for own, its in (
+            (self.tiles, other.tiles), (self.rows, other.rows), (self.columns, other.columns))]
+        return Box(*axes) if all(low < high for low, high in axes) else None
+
     def within(self, rows: tuple[int, int], columns: tuple[int, int]) -> Box:
         """Return other rows and columns of the same channel tiles."""
         return Box(self.tiles, rows, columns)
