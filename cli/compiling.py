@@ -124,7 +124,8 @@ def compile_command(
     calibration = calibration_inputs(calibrate, model, outputs, shapes, fixed) if calibrate else None
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
-    request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed)
+    request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed,
+                      cores=cores, goal=goal)
     with console.progress() as progress:
         parts, found = chosen(asked, request, machine, progress)
         try:

@@ -203,13 +203,11 @@ class Signal(NamedTuple):
     above: int
     far: Address
     size: int
-    rows: int = 1
-    far_pitch: int = 0
 
     @property
     def far_walk(self) -> Walk:
         """The range."""
-        return Walk(self.far.offset, self.size, 1, self.rows, self.far_pitch)
+        return Walk(self.far.offset, self.size)
 
 
 Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadScale | LoadActivationTable | Signal

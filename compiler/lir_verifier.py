@@ -35,14 +35,16 @@ SETTINGS: dict[SchemeKind, dict[str, tuple[str, ...]]] = {
 
 def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
     """Raise Fault at the first wrong operation. ``written``: Vars that are there before the program runs."""
-    checker = _Checker(arch, written, const_size)
+    checker = Verifier(arch, written, const_size)
     for number, operation in enumerate(operations):
         checker.check(number, operation)
     checker.finish(len(operations))
 
 
-class _Checker:
-    """The state of the check: which vectors, registers and tables were written so far."""
+class Verifier:
+    """The check of one core's program, operation by operation, with what it knows.
+
+    ``valid``: by memory, which vectors were written so far. Cores that share a DRAM share its flags."""
 
     def __init__(self, arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
         self.valid = {name: np.zeros(memory.depth, bool) for name, memory in System(arch).memories_of(core=0).items()}

@@ -40,6 +40,7 @@ from weft.compiler.progress import told_to
 from weft.compiler.quantize.narrow import MINMAX, known_ranges
 from weft.compiler.request import NO_SHAPES, NO_VALUES, Request, Sizes, Values
 from weft.compiler.scheduler.schedule import interleaved, schedule
+from weft.compiler.backend.split import split
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError, explain
 from weft.support.files import file_name
@@ -83,7 +84,8 @@ STEPS: tuple[Step, ...] = (
     Step("schedule", schedule),                                     # -> Schedule of LIR operations
     Step("interleave", interleaved),                                # -> Schedule, in the order of their starts
     Step("verify", steps.check_schedule),                           # nothing
-    Step("backend", steps.encoded),                                 # -> MachineCode
+    Step("backend", steps.encoded),                                 # -> MachineCode, of one core
+    Step("split", split),                                           # -> Cores, if all of them work on one image
 )
 """The compiler's steps in order. Some run only for certain kinds of quantization parameters."""
 
@@ -120,7 +122,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
-                      ranges=known_ranges(ranges), fixed=dict(fixed))
+                      ranges=known_ranges(ranges), fixed=dict(fixed), cores=cores, goal=goal)
     check_cores(cores, goal, arch)
     check_place(Path(output), name)
     front, made = run_parts(request, arch, dump_dir, progress, watch, choices=choices)

@@ -149,8 +149,17 @@ class _Encoder:
         """Add a LoadActivationTable."""
         self.instructions.append(self.isa.load_activation_table(operation.local.offset, operation.table))
 
+    def _signal(self, operation: lir.Signal) -> None:
+        """Add a Signal."""
+        place = {"first": operation.far.offset, "size": operation.size, "dram1": operation.far.memory == DRAM1}
+        if operation.wait:
+            self.instructions.append(self.isa.wait(operation.counter, operation.above, **place))
+        else:
+            cores = [core for core in range(operation.above.bit_length()) if operation.above >> core & 1]
+            self.instructions.append(self.isa.post(operation.counter, cores, **place))
+
     EMIT: dict[type, Callable[..., None]] = {
-        lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
+        lir.Signal: _signal, lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
         lir.LoadActivationTable: _load_activation_table,
     }

@@ -161,7 +161,7 @@ class _Rows:
     def _signal(self, entry: lir.Signal) -> Row:
         """Return the row of a Signal, which holds its range against moves as a write would."""
         return (self.units[SYNC], 0, 1, ISSUE_LATENCY, *_NONE,
-                *self._range(entry.far, entry.size, 1, entry.rows, entry.far_pitch))
+                *self._range(entry.far, entry.size, 1))
 
     def _simd(self, entry: lir.Simd) -> Row:
         """Return the row of a SIMD operation; in a loop it covers all iterations."""
