@@ -11,8 +11,9 @@ from weft.compiler.memory.layout import MemoryPlan, Planner
 from weft.compiler.memory.variables import LiveRange, place_variables
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.emit import Exchange
-from weft.compiler.split.exchange import NOTHING, Flows, touched
+from weft.compiler.split.exchange import Flows
 from weft.compiler.split.shares import Shares
+from weft.compiler.split.touched import NOTHING, touched
 from weft.compiler.tiling.search import Search
 from weft.compiler.tiling.share import whole_box
 from weft.hw.contract.arch import Arch
