@@ -19,11 +19,12 @@ from weft.golden.decode import (
     MatMul,
     NoOp,
     Repeat,
+    Signal,
     Simd,
     SimdLoop,
 )
 from weft.hw.contract.causes import CAUSE_TEXTS, Cause
-from weft.hw.contract.instructions import Instruction, Opcode, SimdOpcode, simd_argument_count
+from weft.hw.contract.instructions import COUNT_WIDTH, Instruction, Opcode, SimdOpcode, simd_argument_count
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import illegal_register_value
 from weft.hw.contract.registers import Register
@@ -165,6 +166,13 @@ class Checker:
         """Yield the cause against a Repeat that cannot be expanded."""
         yield Cause.REPEAT
 
+    def signal(self, operation: Signal) -> Iterator[Cause]:
+        """Yield the causes against a Signal."""
+        yield from self.walk(operation.memory, operation.far)
+        most = (1 << COUNT_WIDTH if operation.waits else 1 << self.arch.cores) - 1
+        if operation.counter >= self.arch.sync_counters or operation.above > most:
+            yield Cause.SIGNAL
+
     def configure(self, operation: Configure) -> Iterator[Cause]:
         """Yield the causes against a Configure."""
         if operation.register not in self.isa.registers:
@@ -190,6 +198,8 @@ class Checker:
             Cause.LUT_TABLE: f"tables 0..{arch.lut_count}" + (
                 f", 1..{arch.activation_tables} of LoadActivationTable" if arch.activation_tables else ""),
             Cause.REPEAT: f"a distance up to {arch.repeat_depth}, and not before the first instruction since reset",
+            Cause.SIGNAL: f"counters below {arch.sync_counters}, cores below {arch.cores}, amounts up to "
+                          f"{(1 << COUNT_WIDTH) - 1}",
             Cause.LOOP_BODY: f"a body of at most {arch.simd_loop_depth} SIMD instructions",
         }[cause]
 
@@ -207,5 +217,6 @@ CHECK: dict[type, Callable[[Checker, Any], Iterator[Cause]]] = {
     LoadScale: Checker.load_scale,
     LoadActivationTable: Checker.load_activation_table,
     Repeat: Checker.repeat,
+    Signal: Checker.signal,
     Configure: Checker.configure,
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, operand_of
+from weft.hw.contract.instructions import COUNTER_WIDTH, DataFlow, Instruction, Opcode, operand_of
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import counted_rows
 from weft.hw.contract.registers import Register
@@ -114,6 +114,22 @@ class Repeat(NamedTuple):
     """A Repeat that the machine cannot expand; legal ones are expanded before they are decoded."""
 
 
+class Signal(NamedTuple):
+    """A decoded Signal: a post, or with ``waits`` a wait, ordered with accesses to the range ``far`` of a DRAM."""
+
+    waits: bool
+    dram1: bool
+    counter: int
+    above: int
+    """The cores of a post, a bit each, or the amount of a wait."""
+    far: Walk
+
+    @property
+    def memory(self) -> str:
+        """The name of the memory that the range is in."""
+        return "dram1" if self.dram1 else "dram0"
+
+
 class Configure(NamedTuple):
     """A decoded Configure."""
 
@@ -123,7 +139,7 @@ class Configure(NamedTuple):
 
 DecodedInstruction = (NoOp | MatMul | Depthwise | DataMove | LoadWeight | Simd | LoadLut | LoadScale
                       | LoadActivationTable
-                      | SimdLoop | Repeat | Configure)
+                      | SimdLoop | Repeat | Signal | Configure)
 
 
 class Decoder:
@@ -203,6 +219,12 @@ class Decoder:
         """Return a SIMD loop's header decoded."""
         return SimdLoop(instruction.raw("iterations") + 1, instruction.raw("body") + 1)
 
+    def signal(self, instruction: Instruction) -> Signal:
+        """Return a Signal decoded."""
+        target = instruction.raw("target")
+        return Signal(instruction.flag("wait"), instruction.flag("dram1"), target & (1 << COUNTER_WIDTH) - 1,
+                      target >> COUNTER_WIDTH, self.walk(instruction, "range", instruction.raw("size") + 1))
+
     def configure(self, instruction: Instruction) -> Configure:
         """Return a Configure decoded."""
         return Configure(instruction.raw("register"), instruction.raw("value"))
@@ -219,5 +241,6 @@ DECODE: dict[Opcode, Callable[[Decoder, Instruction], DecodedInstruction]] = {
     Opcode.LOAD_SCALE: Decoder.load_scale,
     Opcode.LOAD_ACTIVATION_TABLE: Decoder.load_activation_table,
     Opcode.REPEAT: lambda decoder, instruction: Repeat(),
+    Opcode.SIGNAL: Decoder.signal,
     Opcode.CONFIGURE: Decoder.configure,
 }

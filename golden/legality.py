@@ -14,7 +14,16 @@ from weft.golden.check import Checker, MachineStop
 from weft.golden.decode import Decoder
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, flag_bit, simd_argument_count
+from weft.hw.contract.instructions import (
+    COUNT_WIDTH,
+    COUNTER_WIDTH,
+    DataFlow,
+    Instruction,
+    Opcode,
+    SimdOpcode,
+    flag_bit,
+    simd_argument_count,
+)
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import tap_span
 from weft.hw.contract.registers import Register
@@ -24,6 +33,10 @@ from weft.hw.contract.walk import Walk
 DRAM_WALK = np.dtype([(name, "i8") for name in ("instruction", "flow", "window", "base", "stride", "size", "rows",
                                                 "pitch")])
 """The record of a DataMove's side in DRAM: instruction, DataFlow, first block of its window, and the walk."""
+SIGNAL = np.dtype([(name, "i8") for name in ("instruction", "waits", "dram1", "window", "first", "last", "counter",
+                                             "above")])
+"""The record of a Signal: instruction, flags, first block of its window, its range there, its counter, and the cores
+of a post, a bit each, or the amount of a wait."""
 OPCODES = 16
 SIMD_OPCODES = 32
 PROGRAM_COUNTERS = 1 << 32
@@ -49,6 +62,12 @@ def dram_walks(program: bytes, arch: Arch) -> np.ndarray:
     """Return DRAM_WALK [n] of each DataMove from or to a DRAM in a legal program."""
     isa = Isa(arch)
     return _Table(isa, isa.split(program)).dram_walks()
+
+
+def signals(program: bytes, arch: Arch) -> np.ndarray:
+    """Return SIGNAL [n] of each Signal in a legal program."""
+    isa = Isa(arch)
+    return _Table(isa, isa.split(program)).signals()
 
 
 def _stop(isa: Isa, table: np.ndarray, index: int) -> MachineStop:
@@ -105,7 +124,7 @@ class _Table:
     def illegal(self) -> np.ndarray:
         """Return which instructions are illegal."""
         found = self._forms() | (self.in_body & (self.opcode != Opcode.SIMD)) | (self.opcode == Opcode.REPEAT)
-        for check in (self._spans, self._simd, self._configure, self._tables):
+        for check in (self._spans, self._simd, self._configure, self._tables, self._signals):
             found |= check()
         return found
 
@@ -182,6 +201,20 @@ class _Table:
             found[name] = values[there]
         return found
 
+    def signals(self) -> np.ndarray:
+        """Return SIGNAL [n] of each Signal."""
+        there = np.flatnonzero(self.opcode == Opcode.SIGNAL)
+        found = np.zeros(len(there), SIGNAL)
+        dram1 = self._flag(Opcode.SIGNAL, "dram1")
+        window = np.where(dram1, self.register(Register.DRAM1_OFFSET), self.register(Register.DRAM0_OFFSET))
+        for name, values in (("instruction", np.arange(self.count)), ("waits", self._flag(Opcode.SIGNAL, "wait")),
+                             ("dram1", dram1), ("window", window), ("first", self._address(1)[0]),
+                             ("last", self._last(1, self.operands[2] + 1)),
+                             ("counter", self.operands[0] & (1 << COUNTER_WIDTH) - 1),
+                             ("above", self.operands[0] >> COUNTER_WIDTH)):
+            found[name] = values[there]
+        return found
+
     def dram_moves(self) -> np.ndarray:
         """Return [3, n] of each DataMove from or to a DRAM: DataFlow, first and last address."""
         rows, pitch = self.register(Register.MOVE_ROWS) + 1, self.register(Register.MOVE_FAR_PITCH)
@@ -218,6 +251,14 @@ class _Table:
         number = np.minimum(register, max(Register))
         legal = (register <= max(Register)) & (value >= low[number]) & (value <= high[number])
         return (self.opcode == Opcode.CONFIGURE) & ~legal
+
+    def _signals(self) -> np.ndarray:
+        """Return which Signals have a range that leaves its memory, or a counter, cores or an amount that is not."""
+        depth = np.where(self._flag(Opcode.SIGNAL, "dram1"), self.arch.dram1_depth, self.arch.dram0_depth)
+        counter, above = self.operands[0] & (1 << COUNTER_WIDTH) - 1, self.operands[0] >> COUNTER_WIDTH
+        most = np.where(self._flag(Opcode.SIGNAL, "wait"), (1 << COUNT_WIDTH) - 1, (1 << self.arch.cores) - 1)
+        return (self.opcode == Opcode.SIGNAL) & ((self._last(1, self.operands[2] + 1) >= depth)
+                                                 | (counter >= self.arch.sync_counters) | (above > most))
 
     def _tables(self) -> np.ndarray:
         """Return which instructions name a table that the machine lacks, or a loop body that is too long."""

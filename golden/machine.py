@@ -8,7 +8,7 @@ legal, ``simd`` and ``alu`` compute the SIMD unit's results, ``dram`` is the mem
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,12 @@ from weft.golden.decode import (
     LoadWeight,
     MatMul,
     NoOp,
+    Signal,
     Simd,
     SimdLoop,
 )
 from weft.golden.dram import Dram
+from weft.golden.sync import SyncCounters
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction
@@ -38,8 +40,11 @@ from weft.hw.contract.numerics import integer_dtype
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES, InputRescale, OutputRescale
 from weft.hw.contract.walk import Walk
+from weft.support.errors import WeftError, explain
 
 PROGRESS_INSTRUCTIONS = 1000
+PIECE_WORDS = 1 << 16
+"""The words of a program that are taken apart at once; each takes some hundred bytes."""
 PROGRAM_COUNTERS = 1 << 32
 
 
@@ -48,10 +53,12 @@ class Machine:
 
     ``weights`` row 0 is the bias, row 1 + i belongs to lane i of the input; ``luts`` table 0 holds the keys; ``scales``
     are the bytes of LoadScale, ``activation_tables`` [tables, entries, lanes] of LoadActivationTable, table 1 first.
-    ``registers`` hold the decoded values of Configure registers."""
+    ``registers`` hold the decoded values of Configure registers. ``core``: which of several cores it is, ``sync`` their
+    counters."""
 
-    def __init__(self, arch: Arch, dram0: Dram | None = None, dram1: Dram | None = None) -> None:
-        self.arch, self.isa = arch, Isa(arch)
+    def __init__(self, arch: Arch, dram0: Dram | None = None, dram1: Dram | None = None, core: int = 0,
+                 sync: SyncCounters | None = None) -> None:
+        self.arch, self.isa, self.core, self.sync = arch, Isa(arch), core, sync or SyncCounters(arch)
         lanes = arch.array_size
         self.drams = {"dram0": dram0 or Dram(arch), "dram1": dram1 or Dram(arch)}
         self.local = np.zeros((arch.local_depth, lanes), np.int64)
@@ -83,12 +90,13 @@ class Machine:
         return self.drams["dram1"]
 
     def soft_reset(self) -> None:
-        """Clear registers, an unfinished loop and the error; memories, weights, tables and scales stay."""
+        """Clear registers, counters, an unfinished loop and the error; memories, weights, tables and scales stay."""
         self._reset_registers()
         self.simd_registers[...] = 0
         self.stopped = self._loop = None
         self._history = self.isa.history()
         self.program_counter = 0
+        self.sync.values[self.core] = 0
 
     def _reset_registers(self) -> None:
         """Set all Configure registers to their reset values."""
@@ -99,20 +107,36 @@ class Machine:
         """Run a ``.tprog``. ``progress(done, total)`` is called now and then.
 
         Raise MachineStop at an illegal instruction, and again until :meth:`soft_reset`. Raise IsaError, before anything
-        runs, if Repeats make more instructions than tools take. A loop body may continue in the next program."""
-        words = self.isa.words(program)
-        done, total = 0, int(self._history.counts(words).sum())
-        for word in words.T.tolist():
-            for row in self._history.expand(Instruction(*word)):
-                if progress and done % PROGRESS_INSTRUCTIONS == 0:
-                    progress(done, total)
-                self.step(Instruction(*row))
-                done += 1
+        runs, if Repeats make more instructions than tools take, WeftError at a wait that no other core can fill. A loop
+        body may continue in the next program."""
+        total = self.count(program)
+        for done, ran in enumerate(self.steps(program)):
+            if progress and done % PROGRESS_INSTRUCTIONS == 0:
+                progress(done, total)
+            if not ran:
+                raise WeftError(explain(f"instruction {self.program_counter}", "a wait whose counter is not filled",
+                                        "posts of other cores", "run the programs of all cores together"))
         if progress:
             progress(total, total)
 
-    def step(self, instruction: Instruction) -> None:
-        """Check and run one instruction; a Repeat must have been expanded, or is refused."""
+    def count(self, program: bytes) -> int:
+        """Return how many instructions the next program stands for; raise IsaError if they are more than tools take."""
+        return int(self._history.counts(self.isa.words(program)).sum())
+
+    def steps(self, program: bytes) -> Iterator[bool]:
+        """Run the next program step by step: an instruction each, and True, or False where a wait is not filled."""
+        for first in range(0, len(program), PIECE_WORDS * self.isa.instruction_bytes):
+            piece = program[first:first + PIECE_WORDS * self.isa.instruction_bytes]
+            for word in self.isa.words(piece).T.tolist():
+                for row in self._history.expand(Instruction(*word)):
+                    while not self.step(Instruction(*row)):
+                        yield False
+                    yield True
+
+    def step(self, instruction: Instruction) -> bool:
+        """Check and run one instruction; a Repeat must have been expanded, or is refused.
+
+        Tell whether it ran: False for a wait whose counter is not filled, which changes nothing."""
         if self.stopped:
             raise self.stopped
         operation = self._checker.check(instruction, self._loop[0].iterations if self._loop else None)
@@ -120,9 +144,12 @@ class Machine:
             self.stopped = MachineStop(operation, self.program_counter, self.isa.text(instruction),
                                        self._checker.allowed(operation))
             raise self.stopped
+        if isinstance(operation, Signal) and not self.sync.signal(self.core, operation):
+            return False
         self.program_counter = (self.program_counter + 1) % PROGRAM_COUNTERS
         self.counters["instructions"] += 1
         EXECUTE[type(operation)](self, operation)
+        return True
 
     # -- ways into and out of the accumulators ---------------------------------------------------------------------
     def requantize(self, values: np.ndarray) -> np.ndarray:
@@ -291,6 +318,9 @@ class Machine:
         for where in operation.local.slices():
             self.activation_tables[operation.table - 1] = self.local[where]
 
+    def signal(self, operation: Signal) -> None:
+        """Do nothing more: the counters have changed, and instructions of a core run in order anyway."""
+
     def configure(self, operation: Configure) -> None:
         """Run a Configure."""
         register = Register(operation.register)
@@ -321,5 +351,6 @@ EXECUTE: dict[type, Callable[[Machine, Any], None]] = {
     LoadLut: Machine.load_lut,
     LoadScale: Machine.load_scale,
     LoadActivationTable: Machine.load_activation_table,
+    Signal: Machine.signal,
     Configure: Machine.configure,
 }

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from weft.hw.contract.instructions import Opcode
+from weft.hw.contract.instructions import COUNTER_WIDTH, Opcode
 from weft.hw.contract.keys import Affects, Compatibility, Key, key, rows_of
 from weft.hw.contract.numerics import DataType, bits_to_count
 from weft.hw.contract.packing import NO_PACKING, PACKINGS, PAIR, Packing
@@ -130,6 +130,8 @@ class Arch:
                      _CONSTANTS, _SAME, default=1, integers=(1, 16), since=2)
     memory_ports: int = key("AXI ports that the cores share, dealt out in turn: core k has port k modulo memory_ports",
                             _CONSTANTS, _SAME, default=1, integers=(1, 4), since=2)
+    sync_counters: int = key("counters of each core by which it waits for other cores (Signal); 0 leaves them out",
+                             _PROGRAM, _REFUSED, default=0, integers=(0, 1 << COUNTER_WIDTH), since=2)
 
     def __post_init__(self) -> None:
         """Fill in the default accumulator width, and check every key. Raise ArchError."""
@@ -185,12 +187,15 @@ class Arch:
                             f"lower dram0_depth or dram1_depth, raise axi_address_width or use {SEPARATE}")
 
     def _check_cores(self) -> None:
-        """Raise ArchError if ``cores`` and ``memory_ports`` do not go with each other or with other keys.
+        """Raise ArchError if ``cores``, ``memory_ports`` and ``sync_counters`` do not go together or with other keys.
 
         The ports that cores share carry both DRAM windows of each core, and the programs too."""
         if self.memory_ports > self.cores:
             raise ArchError("memory_ports", f"{self.memory_ports}, with cores {self.cores}",
                             f"at most a port a core: {self.cores}", "lower memory_ports or raise cores")
+        if self.cores == 1 and self.sync_counters:
+            raise ArchError("sync_counters", f"{self.sync_counters}, with cores 1", "0: there is no other core to "
+                            "wait for", "set sync_counters to 0 or raise cores")
         if self.cores == 1:
             return
         if not self.shared_dram:

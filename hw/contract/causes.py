@@ -24,11 +24,13 @@ class Cause(enum.IntEnum):
     LUT_TABLE = 12
     LOOP_BODY = 13
     REPEAT = 14
+    SIGNAL = 15
     DRAM0_READ_RESPONSE = 16
     DRAM0_WRITE_RESPONSE = 17
     DRAM1_READ_RESPONSE = 18
     DRAM1_WRITE_RESPONSE = 19
     PROGRAM_READ_RESPONSE = 20
+    COUNTER_OVERFLOW = 21
 
 
 CAUSE_WIDTH = max(Cause).bit_length()
@@ -49,9 +51,11 @@ CAUSE_TEXTS: dict[Cause, str] = {
     Cause.LUT_TABLE: "a lookup table that this machine does not have",
     Cause.LOOP_BODY: "a SIMDLoop body that is too long or holds something other than SIMD",
     Cause.REPEAT: "a Repeat that reaches back further than repeat_depth, or to before the last reset",
+    Cause.SIGNAL: "a counter, a core or an amount of a Signal that this machine does not have",
     Cause.DRAM0_READ_RESPONSE: "an error response to a DRAM0 read",
     Cause.DRAM0_WRITE_RESPONSE: "an error response to a DRAM0 write",
     Cause.DRAM1_READ_RESPONSE: "an error response to a DRAM1 read",
     Cause.DRAM1_WRITE_RESPONSE: "an error response to a DRAM1 write",
     Cause.PROGRAM_READ_RESPONSE: "an error response to a program read",
+    Cause.COUNTER_OVERFLOW: "a post to a counter of this core that is full",
 }

@@ -29,6 +29,7 @@ class Opcode(enum.IntEnum):
     LOAD_SCALE = 7
     LOAD_ACTIVATION_TABLE = 8
     REPEAT = 9
+    SIGNAL = 10
     CONFIGURE = 15
 
 
@@ -91,12 +92,15 @@ def simd_argument_count(opcode: SimdOpcode) -> int:
 
 
 class Kind(enum.Enum):
-    """The way a field is stored: ADDRESS with its stride, SIZE as n-1, NUMBER as it is, SUB for SimdSub."""
+    """The way a field is stored: ADDRESS with its stride, SIZE as n-1, NUMBER as it is, SUB for SimdSub.
+
+    TARGET: a counter in ``COUNTER_WIDTH`` bits, above it the cores of a post, a bit each, or the amount of a wait."""
 
     ADDRESS = "address"
     SIZE = "size"
     NUMBER = "number"
     SUB = "sub-instruction"
+    TARGET = "target"
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,8 @@ OPERATIONS: dict[Opcode, InstructionSpec] = {
     Opcode.LOAD_ACTIVATION_TABLE: InstructionSpec("LoadActivationTable", (), (
         Field("local", 0, Kind.ADDRESS), Field("table", 1, Kind.NUMBER))),
     Opcode.REPEAT: InstructionSpec("Repeat", (), (Field("distance", 0, Kind.SIZE), Field("count", 1, Kind.SIZE))),
+    Opcode.SIGNAL: InstructionSpec("Signal", ("wait", "dram1"), (
+        Field("target", 0, Kind.TARGET), Field("range", 1, Kind.ADDRESS), Field("size", 2, Kind.SIZE))),
     Opcode.CONFIGURE: InstructionSpec("Configure", (), (
         Field("register", 0, Kind.NUMBER), Field("value", 1, Kind.NUMBER))),
 }
@@ -159,6 +165,13 @@ RELU_BIT = (DataFlow.ACCUMULATOR_TO_LOCAL ^ DataFlow.ACCUMULATOR_TO_LOCAL_RELU).
 """The flag of a DataMove out of the accumulators that asks for max(0, x)."""
 MOVE_ACCUMULATE_BIT = (DataFlow.LOCAL_TO_ACCUMULATOR ^ DataFlow.LOCAL_TO_ACCUMULATOR_ACCUMULATE).bit_length() - 1
 """The flag of a DataMove into the accumulators that adds instead of replacing."""
+
+COUNTER_WIDTH = 4
+"""The bits of a counter's number in a Signal."""
+TARGET_WIDTH = COUNTER_WIDTH + 16
+"""The bits of a Signal's target: a counter, and 16 bits of cores or of an amount."""
+COUNT_WIDTH = 8
+"""The bits of a counter, and so of the largest amount of a wait."""
 
 SUB_REGISTERS = ("destination", "right", "left")
 """Registers of a SIMD sub-instruction from bit 0 up, ``simd_register_width`` bits each; the SIMD opcode lies above."""

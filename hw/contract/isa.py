@@ -14,9 +14,12 @@ import numpy as np
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import (
+    COUNT_WIDTH,
+    COUNTER_WIDTH,
     OPERATIONS,
     PARAMETER_LOADS,
     SUB_REGISTERS,
+    TARGET_WIDTH,
     DataFlow,
     Field,
     Instruction,
@@ -53,7 +56,8 @@ class Isa:
         self.stride_widths = (bits_to_count(arch.stride0_depth), bits_to_count(arch.stride1_depth))
         self.size_width = max(min(local, accumulator), min(local, dram0), min(local, dram1))
         self.operand_widths = (
-            _round_up_to_byte(self.address_widths[0] + self.stride_widths[0]),
+            _round_up_to_byte(max(self.address_widths[0] + self.stride_widths[0],
+                                  TARGET_WIDTH if arch.sync_counters else 0)),
             _round_up_to_byte(max(self.address_widths[1] + self.stride_widths[1], self._parameter_width())),
             _round_up_to_byte(max(self.size_width, self.sub_width)),
         )
@@ -76,7 +80,8 @@ class Isa:
         """Return the bits of a field within its operand, those of its stride included."""
         if field.kind is Kind.ADDRESS:
             return self.address_widths[field.operand] + self.stride_widths[field.operand]
-        return self.sub_width if field.kind is Kind.SUB else self.operand_widths[field.operand]
+        widths = {Kind.SUB: self.sub_width, Kind.TARGET: TARGET_WIDTH}
+        return widths.get(field.kind, self.operand_widths[field.operand])
 
     def used_mask(self, opcode: Opcode) -> int:
         """Return a mask of the instruction's bits that have a meaning for ``opcode``: opcode, flags, fields."""
@@ -100,6 +105,7 @@ class Isa:
         absent |= {Opcode.LOAD_LUT} if not self.arch.lut_count else set()
         absent |= {Opcode.SIMD_LOOP} if not self.arch.simd_loop_depth else set()
         absent |= {Opcode.REPEAT} if not self.arch.repeat_depth else set()
+        absent |= {Opcode.SIGNAL} if not self.arch.sync_counters else set()
         return tuple(opcode for opcode in Opcode if opcode not in absent)
 
     def simd_opcodes(self) -> tuple[SimdOpcode, ...]:
@@ -229,6 +235,40 @@ class Isa:
         return Instruction(Opcode.REPEAT, 0, self._size("Repeat distance", 0, distance),
                            self._size("Repeat count", 1, count))
 
+    # -- signals between cores -------------------------------------------------------------------------------------
+    def post(self, counter: int, cores: Iterable[int], first: int, size: int, *, dram1: bool = False) -> Instruction:
+        """Return a Signal that adds 1 to a counter of each of ``cores``.
+
+        It comes after every earlier access of this core to vectors ``first``..``first`` + ``size`` - 1 of DRAM0, or
+        with ``dram1`` of DRAM1. No cores: it only keeps that order."""
+        mask = sum(1 << self._of("core of a post", core, self.arch.cores) for core in set(cores))
+        return self._signal(counter, mask, first, size, self._flags(Opcode.SIGNAL, dram1=dram1))
+
+    def wait(self, counter: int, amount: int, first: int, size: int, *, dram1: bool = False) -> Instruction:
+        """Return a Signal that waits until a counter of this core holds ``amount``, and takes that from it.
+
+        It comes before every later access of this core to the range, as in :meth:`post`. An amount of 0 waits for
+        nothing, but comes after the Signals before it."""
+        return self._signal(counter, self._fit("amount of a wait", amount, COUNT_WIDTH), first, size,
+                            self._flags(Opcode.SIGNAL, wait=True, dram1=dram1))
+
+    def _signal(self, counter: int, value: int, first: int, size: int, flags: int) -> Instruction:
+        """Return a Signal. A range too long for the size field gets a stride; it then ends behind ``size`` vectors."""
+        target = value << COUNTER_WIDTH | self._of("counter", counter, self.arch.sync_counters)
+        stride = 1
+        while -(-(size - 1) // stride) >= 1 << self.operand_widths[2] and encodable(2 * stride,
+                                                                                   self.arch.stride1_depth):
+            stride *= 2
+        return Instruction(Opcode.SIGNAL, flags, target, self._address("Signal range", 1, first, stride),
+                           self._size("Signal size", 2, -(-(size - 1) // stride) + 1))
+
+    def _of(self, what: str, number: int, count: int) -> int:
+        """Return ``number`` if it is one of 0..``count`` - 1, else raise IsaError that names ``what``."""
+        if not 0 <= number < count:
+            raise IsaError(explain(what, number, f"0..{count - 1}" if count else "none: the machine has no counters",
+                                   "use another one, or a machine with more (sync_counters, cores)"))
+        return number
+
     # -- SIMD sub-instruction --------------------------------------------------------------------------------------
     def pack_sub(self, sub: SimdSub) -> int:
         """Return the operand of a SIMD sub-instruction; from the top: opcode, left, right, destination."""
@@ -318,7 +358,7 @@ class Isa:
         opcode = Opcode(instruction.opcode)
         operation = OPERATIONS[opcode]
         words = [operation.name, *self._flag_words(opcode, instruction.flags)]
-        words += [self._field_text(field, instruction.operands[field.operand]) for field in operation.fields]
+        words += [self._field_text(field, instruction) for field in operation.fields]
         return " ".join(words)
 
     def _flag_words(self, opcode: Opcode, flags: int) -> list[str]:
@@ -329,13 +369,18 @@ class Isa:
         names = OPERATIONS[opcode].flags
         return [names[bit] if bit < len(names) else f"flag{bit}" for bit in range(4) if flags >> bit & 1]
 
-    def _field_text(self, field: Field, raw: int) -> str:
-        """Return the assembly of a field, such as ``local=3:2``, from its raw operand."""
+    def _field_text(self, field: Field, instruction: Instruction) -> str:
+        """Return the assembly of a field of an instruction, such as ``local=3:2``."""
+        raw = instruction.operands[field.operand]
         if field.kind is Kind.ADDRESS:
             address, stride = self.address(field.operand, raw)
             return f"{field.name}={address}" + (f":{stride}" if stride > 1 else "")
         if field.kind is Kind.SIZE:
             return f"{field.name}={raw + 1}"
+        if field.kind is Kind.TARGET:
+            counter, above = raw & (1 << COUNTER_WIDTH) - 1, raw >> COUNTER_WIDTH
+            cores = "+".join(str(core) for core in range(above.bit_length()) if above >> core & 1) or "none"
+            return f"counter={counter} " + (f"amount={above}" if instruction.flag("wait") else f"cores={cores}")
         if field.kind is Kind.SUB:
             opcode, left, right, destination = self.unpack_sub(raw)
             name = SimdOpcode(opcode).name.lower() if opcode in list(SimdOpcode) else f"opcode{opcode}"

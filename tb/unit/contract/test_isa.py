@@ -34,6 +34,7 @@ from weft.tb.shared import shared
 ARTY = Isa(Arch.load("arty").replace(simd_registers_depth=1))
 INT8 = Isa(Arch.load("arty").replace(data_type="INT8"))
 ACTIVATION_TABLES = Isa(INT8.arch.replace(activation_tables=2))
+SYNC = Isa(Arch.load("arty").replace(dram_ports="shared", cores=3, sync_counters=4))
 
 
 @st.composite
@@ -109,8 +110,8 @@ def test_the_sub_instruction_is_opcode_left_right_destination_from_the_top() -> 
 def test_operands_are_whole_bytes_that_hold_every_field(isa: Isa) -> None:
     assert all(width % 8 == 0 for width in isa.operand_widths)
     assert isa.instruction_bytes * 8 == sum(isa.operand_widths) + 8
-    for operation in OPERATIONS.values():
-        for field in operation.fields:
+    for opcode in isa.opcodes():
+        for field in OPERATIONS[opcode].fields:
             assert isa.field_width(field) <= isa.operand_widths[field.operand]
     arch = isa.arch
     assert 1 << isa.address_widths[0] >= max(arch.local_depth, arch.accumulator_depth)
@@ -203,9 +204,23 @@ def test_opcodes_follow_the_machine() -> None:
     assert Opcode.SIMD_LOOP not in Isa(arch.replace(simd_loop_depth=0)).opcodes()
     assert Opcode.LOAD_LUT in Isa(arch.replace(lut_count=1, simd_registers_depth=2)).opcodes()
     assert Opcode.REPEAT not in ARTY.opcodes() and Opcode.REPEAT in Isa(arch.replace(repeat_depth=4)).opcodes()
+    assert Opcode.SIGNAL not in ARTY.opcodes() and Opcode.SIGNAL in SYNC.opcodes()
     assert Opcode.LOAD_SCALE not in ARTY.opcodes() and Opcode.LOAD_SCALE in INT8.opcodes()
     assert Opcode.LOAD_ACTIVATION_TABLE not in INT8.opcodes()
     assert Opcode.LOAD_ACTIVATION_TABLE in ACTIVATION_TABLES.opcodes()
+
+
+def test_signals_hold_counter_cores_and_amount_in_twenty_bits() -> None:
+    assert SYNC.post(3, (0, 2), 5, 7) == Instruction(10, 0, 0x53, 5, 6)
+    assert SYNC.wait(2, 255, 5, 7, dram1=True) == Instruction(10, 3, 0xFF2, 5, 6)
+    for size in (1, 65535, 65536, 65537, 65538, 1 << 20):
+        made = SYNC.wait(0, 1, 0, size)
+        stride = SYNC.address(1, made.operand1)[1]
+        assert size - 1 <= made.operand2 * stride < size - 1 + stride and (stride == 1) == (size <= 65536)
+    for refused in (lambda: SYNC.post(4, (0,), 0, 1), lambda: SYNC.post(0, (3,), 0, 1), lambda: SYNC.wait(0, 256, 0, 1),
+                    lambda: ARTY.post(0, (), 0, 1)):
+        with pytest.raises(IsaError, match="allowed"):
+            refused()
 
 
 def test_legal_flags_are_those_of_the_table() -> None:
@@ -213,7 +228,7 @@ def test_legal_flags_are_those_of_the_table() -> None:
     assert legal == {Opcode.NO_OP: {0}, Opcode.MAT_MUL: {0, 1, 2, 3}, Opcode.DATA_MOVE: {0, 1, 2, 3, 12, 13, 14, 15},
                      Opcode.LOAD_WEIGHT: {0, 1, 2, 3}, Opcode.SIMD: set(range(8)), Opcode.LOAD_LUT: {0},
                      Opcode.SIMD_LOOP: {0}, Opcode.LOAD_SCALE: {0}, Opcode.LOAD_ACTIVATION_TABLE: {0},
-                     Opcode.REPEAT: {0}, Opcode.CONFIGURE: {0}}
+                     Opcode.REPEAT: {0}, Opcode.SIGNAL: {0, 1, 2, 3}, Opcode.CONFIGURE: {0}}
 
 
 # -- registers -----------------------------------------------------------------------------------------------------
@@ -289,7 +304,10 @@ def test_shifts_are_limited_by_the_accumulator_and_fixed_with_every_step() -> No
     (ARTY.simd_loop(10, 2), "SIMDLoop iterations=10 body=2"),
     (ARTY.configure(Register.INPUT_SHIFT, 3), "Configure register=input_shift value=3"),
     (Instruction(Opcode.CONFIGURE, 0, 99, 1), "Configure register=99 value=1"),
-    (Instruction(10, 1, 2, 3, 4), "illegal opcode=10 flags=1 operands=(2, 3, 4)"),
+    (SYNC.post(3, (0, 2), 5, 7), "Signal counter=3 cores=0+2 range=5 size=7"),
+    (SYNC.post(1, (), 5, 1, dram1=True), "Signal dram1 counter=1 cores=none range=5 size=1"),
+    (SYNC.wait(0, 2, 16, 1 << 17), "Signal wait counter=0 amount=2 range=16:4 size=32769"),
+    (Instruction(11, 1, 2, 3, 4), "illegal opcode=11 flags=1 operands=(2, 3, 4)"),
     (Instruction(Opcode.DATA_MOVE, 5), "DataMove flow=5 local=0 far=0 size=1"),
     (Instruction(Opcode.MAT_MUL, 8), "MatMul flag3 local=0 accumulator=0 size=1"),
 ])
