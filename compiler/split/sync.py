@@ -104,20 +104,20 @@ class _Touched:
         self.writer, self.wrote = np.full((2, vectors), NONE, np.int64)
         self.read = np.full((cores, vectors), NONE, np.int64)
 
-    def note(self, core: int, number: int, operation: lir.DataMove) -> Iterator[Dependency]:
-        """Note a move, and yield what it depends on, one for each other core."""
+    def note(self, core: int, number: int, operation: lir.DataMove) -> list[Dependency]:
+        """Note a move, and return what it depends on, the last operation of each core first."""
         walk = operation.far_walk
         places = (walk.base + np.arange(walk.rows)[:, None] * walk.pitch + np.arange(walk.size) * walk.stride).ravel()
-        writers = self.writer[places]
-        latest = {int(other): int(self.wrote[places[writers == other]].max()) for other in np.unique(writers)}
-        if not operation.to_local:
-            for other, reads in enumerate(self.read[:, places].max(axis=1)):
-                latest[other] = max(latest.get(other, NONE), int(reads))
-            self.writer[places], self.wrote[places], self.read[:, places] = core, number, NONE
-        else:
+        before = {(int(other), int(producer)) for other, producer in
+                  np.unique(np.stack([self.writer[places], self.wrote[places]]), axis=1).T}
+        if operation.to_local:
             self.read[core, places] = number
-        return (Dependency(other, producer, number) for other, producer in sorted(latest.items())
-                if other not in (NONE, core) and producer != NONE)
+        else:
+            before |= {(other, int(producer)) for other, reads in enumerate(self.read[:, places])
+                       for producer in np.unique(reads)}
+            self.writer[places], self.wrote[places], self.read[:, places] = core, number, NONE
+        return [Dependency(other, producer, number) for other, producer in sorted(before, reverse=True)
+                if other not in (NONE, core) and producer != NONE]
 
 
 # -- posts and waits ---------------------------------------------------------------------------------------------------
