@@ -98,10 +98,12 @@ class LayerEmitter:
         self.free.release(self.operand)
 
     def _imports(self, step: TileStep) -> Operations:
-        """Yield the loads of what a step is the first to need of pinned Vars that other cores have made."""
-        later = []
+        """Yield the loads of what a step is the first to need of pinned Vars that other cores have made.
+
+        What other inputs need too is loaded before the first step."""
+        later, roots = [], [var.root for var in self.layer.inputs]
         for var, box in self.imports:
-            if var != self.layer.core.input or box.meeting(step.strip) is not None:
+            if roots.count(var.root) > 1 or var != self.layer.core.input or box.meeting(step.strip) is not None:
                 yield from self._transfer(True, box, var)
             else:
                 later.append((var, box))
