@@ -23,7 +23,7 @@ def check_cores(mode: str, goal: str, arch: Arch) -> None:
     On one core every image takes as long alone as on average, so both goals are the same."""
     if mode in NOT_BUILT:
         raise WeftError(explain("--cores", f"{mode}: {NOT_BUILT[mode]}, which is not built", ", ".join(CORES),
-                                f"take --cores {BATCH}, an image a core, or --cores {SPLIT}, an image over all of them"))
+                                f"take --cores {BATCH}, an image a core, or --cores {SPLIT}, one over all of them"))
     if mode not in CORES:
         raise WeftError(explain("--cores", mode, ", ".join(CORES), "name one of them, or leave it out"))
     if goal not in GOALS:

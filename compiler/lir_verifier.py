@@ -210,7 +210,7 @@ class Verifier:
         self._vectors(operation.far.memory, operation.far_walk)
 
     CHECKS: dict[type, Callable[..., None]] = {
-        lir.Signal: _signal, lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
+        lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
-        lir.LoadActivationTable: _load_activation_table,
+        lir.LoadActivationTable: _load_activation_table, lir.Signal: _signal,
     }

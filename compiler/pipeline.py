@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.compiler import steps
 from weft.compiler.backend.report import CompileReport
+from weft.compiler.backend.split import split
 from weft.compiler.backend.write import check_place, write
 from weft.compiler.choices import FORMULA, Choices
 from weft.compiler.cores import AUTO, THROUGHPUT, check_cores
@@ -40,7 +41,6 @@ from weft.compiler.progress import told_to
 from weft.compiler.quantize.narrow import MINMAX, known_ranges
 from weft.compiler.request import NO_SHAPES, NO_VALUES, Request, Sizes, Values
 from weft.compiler.scheduler.schedule import interleaved, schedule
-from weft.compiler.backend.split import split
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError, explain
 from weft.support.files import file_name

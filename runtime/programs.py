@@ -46,7 +46,8 @@ class Batch:
         self.window_blocks = self.window_bytes // DRAM_OFFSET_BYTES
         reach = min(isa.registers[Register.DRAM0_OFFSET].maximum, (1 << MOST_ADDRESS_BITS) // DRAM_OFFSET_BYTES)
         by_program = PROGRAM_LIMIT_BYTES // max(len(program), 1)
-        self.most_images = 1 if others else max(min(reach // self.window_blocks, by_program) // isa.arch.cores, 1) * isa.arch.cores
+        groups = max(min(reach // self.window_blocks, by_program) // isa.arch.cores, 1)
+        self.most_images = 1 if others else groups * isa.arch.cores
 
     def groups(self, images: int) -> list[list[bytes]]:
         """Return the programs of so many images: of each group one a core, from core 0 on."""

@@ -125,7 +125,7 @@ def _flow(parts: Parts, found: Iterable[Manifest | HostEntry]) -> None:
 # -- names -------------------------------------------------------------------------------------------------------------
 def file_names(manifest: Program) -> set[str]:
     """Return the names of the programs' files and of the constants' files."""
-    return {entry.file_name for entry in (*program_files(manifest), *manifest.consts)}
+    return {*(entry.file_name for entry in program_files(manifest)), *(entry.file_name for entry in manifest.consts)}
 
 
 def _names(manifest: Manifest) -> None:

@@ -134,9 +134,10 @@ class TModel:
         sums = manifest.files or {}
         contents = {name: read_file(path.parent, name, size, sums.get(name), path.name)
                     for name, size in file_sizes(manifest, arch).items()}
-        cores = [CoreProgram(entry.prog.file_name, None if entry.instruction_layers is None else
-                             layers_from_text(entry.instruction_layers))
-                 for entry in (manifest, *(manifest.cores.others if manifest.cores else ()))]
+        others = manifest.cores.others if manifest.cores else ()
+        cores = [CoreProgram(prog.file_name, None if layers is None else layers_from_text(layers))
+                 for prog, layers in ((manifest.prog, manifest.instruction_layers),
+                                      *((core.prog, core.instruction_layers) for core in others))]
         for core in cores:
             if core.instruction_layers is not None:
                 try:

@@ -159,9 +159,9 @@ class _Encoder:
             self.instructions.append(self.isa.post(operation.counter, cores, **place))
 
     EMIT: dict[type, Callable[..., None]] = {
-        lir.Signal: _signal, lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
+        lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
-        lir.LoadActivationTable: _load_activation_table,
+        lir.LoadActivationTable: _load_activation_table, lir.Signal: _signal,
     }
 
 

@@ -29,7 +29,9 @@ from weft.hw.contract.arch import Arch
 
 @dataclass(frozen=True)
 class Cores:
-    """One image over all cores: their plan, and the schedule and code of each. None and empty where it is not split."""
+    """One image over all cores: their plan, and the schedule and code of each.
+
+    None and empty where it is not split."""
 
     plan: SplitPlan | None = None
     schedules: tuple[Schedule, ...] = ()
@@ -47,7 +49,7 @@ ALONE = Cores()
 
 def split(request: Request, graph: Graph, layers: Layers, consts: Consts, numbers: Numbers, arch: Arch,
           alone: MachineCode) -> Cores:
-    """Return the programs of all cores if the request asks for them, or for what they do sooner than one core ``alone``.
+    """Return the programs of all cores if the request asks for them, or for what they do sooner than ``alone``.
 
     Raise CompileError if a memory is too small for them."""
     chosen = request.cores == AUTO and request.goal == LATENCY and can_wait(arch)

@@ -14,6 +14,7 @@ import numpy as np
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
+from weft.compiler.backend.split import Cores
 from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.layers.hir import Layers, Lookup
 from weft.compiler.lowering.functions import may_be_infinite, steps_of
@@ -29,7 +30,6 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
-from weft.compiler.backend.split import Cores
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.schemes import SchemeKind
 from weft.tmodel.host_part import HostPart
@@ -76,8 +76,9 @@ def write(front: Products, made: Sequence[Products], folder: Path, name: str) ->
                                               for text in _warnings(products, model.layers)))
     files = [[folder / file for file in (model.program_file, model.const_files[0].file_name,
                                          *(core.program_file for core in model.others))] for model in models]
+    program, constants, *_ = files[0]
     return CompileReport(
-        name, path, *files[0][:2], rows, sum(row["instructions"] for row in rows), network.macs,
+        name, path, program, constants, rows, sum(row["instructions"] for row in rows), network.macs,
         total_vectors(rows), sum(row["saturated"] for row in rows), tuple(dict.fromkeys(warnings)), partition,
         tuple(file for own in files for file in own))
 
@@ -134,9 +135,9 @@ def _signature(graph: Graph) -> Signature:
 def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
     """Return the report's row of each layer."""
     layers = products[Layers]
-    counts = sum(np.bincount(code.layers, minlength=len(layers)) for code in _codes(products)).tolist()
-    passed = sum(_passed(schedule, len(layers))
-                 for schedule in products[Cores].schedules or (products[Schedule],)).tolist()
+    counts = np.sum([np.bincount(code.layers, minlength=len(layers)) for code in _codes(products)], axis=0).tolist()
+    schedules = products[Cores].schedules or (products[Schedule],)
+    passed = np.sum([_passed(schedule, len(layers)) for schedule in schedules], axis=0).tolist()
     done = [own.done_macs for own in products[Consts].layers]
     return layer_table(layers, products[Numbers], products[Calibration], products[MemoryPlan], counts, passed, done,
                        products[Request].ranges != MINMAX, products[Arch])

@@ -49,8 +49,8 @@ class Pools:
 class Exchange(NamedTuple):
     """Boxes of pinned Vars that go from core to core by way of DRAM0 in a layer.
 
-    ``imports`` are loaded before the steps that read them; of ``exports``, by the name of a Var that the layer saves, each is saved with
-    the step that makes it."""
+    ``imports`` are loaded before the steps that read them. ``exports``, by the name of a Var that the layer saves, are
+    saved with the steps that make them."""
 
     imports: tuple[tuple[Var, Box], ...]
     exports: Mapping[str, tuple[Box, ...]]
@@ -95,6 +95,8 @@ class LayerEmitter:
             yield from self._imports(step)
             yield from self._compute(prepared)
             self.loader.release(ending)
+        for var, box in self.imports:  # no step needs them, but a later layer may
+            yield from self._transfer(True, box, var)
         self.free.release(self.operand)
 
     def _imports(self, step: TileStep) -> Operations:

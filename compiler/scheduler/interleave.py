@@ -192,9 +192,9 @@ class _Rows:
         return self.units["move_out"], 0, TABLE_ENTRIES + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
     ROW: dict[type, Callable[..., Row]] = {
-        lir.Signal: _signal, lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
+        lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
-        lir.LoadActivationTable: _load_activation_table,
+        lir.LoadActivationTable: _load_activation_table, lir.Signal: _signal,
     }
 
 

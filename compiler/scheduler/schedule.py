@@ -42,8 +42,8 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
                     resting: Collection[int] = (), exchanges: Sequence[Exchange] | None = None) -> Schedule:
     """Return the operations of the layers ``first`` to before ``end``, as if the program began there.
 
-    Of layers in which the core is ``resting`` only the tables are loaded. ``exchanges`` [layers]: what goes from core to
-    core."""
+    Of layers in which the core is ``resting`` only the tables are loaded. ``exchanges`` [layers]: what goes from core
+    to core."""
     operations: list[lir.Operation] = []
     counts: list[int] = []
     pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))

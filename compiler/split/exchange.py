@@ -116,7 +116,8 @@ class Flows:
         """Return imports channel tile by channel tile, in the order in which the other cores make these."""
         ranks: dict[str, dict[int, int]] = {}
         for name in {var.root for var, _ in imports}:
-            made = [np.flatnonzero(masks[name].any(axis=1)) for other, masks in enumerate(self.written) if other != core]
+            made = [np.flatnonzero(masks[name].any(axis=1)) for other, masks in enumerate(self.written)
+                    if other != core]
             ranks[name] = {int(tile): rank for tiles in made for rank, tile in enumerate(tiles)}
         single = [(var, box.of((tile, tile + 1))) for var, box in imports for tile in range(*box.tiles)]
         return sorted(single, key=lambda piece: ranks[piece[0].root].get(piece[0].first_tile + piece[1].tiles[0], 0))

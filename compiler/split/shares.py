@@ -77,7 +77,7 @@ def _options(layer: Layer, consts: LayerConsts, arch: Arch, search: Search) -> l
         boxes = shares(whole, cuts)
         shapes = [search.shape(layer, consts, arch, box) for box in boxes]
         largest = max(range(len(boxes)), key=lambda core: (boxes[core].vectors, 0 < core < len(boxes) - 1))
-        plan = search.plan(_kept(shapes[largest]))
+        plan = search.plan(_kept(shapes[largest])) or search.plan(shapes[largest])
         if plan is not None:
             found.append(_Option((*shapes, *[None] * (arch.cores - len(boxes))), plan.cost))
     return found
@@ -94,7 +94,7 @@ def _kept(shape: LayerShape) -> LayerShape:
 
 def _grown(way: Way, option: _Option, arch: Arch) -> Way:
     """Return a way with one more layer."""
-    made, boxes = dict(way.made), tuple(shape and shape.box for shape in option.shapes)
+    made, boxes = dict(way.made), tuple(None if shape is None else shape.box for shape in option.shapes)
     fetched = max(_fetched(way, shape, core) for core, shape in enumerate(option.shapes) if shape is not None)
     cost = option.cost + (EXCHANGE_CYCLES + fetched * arch.vector_beats if fetched else 0)
     first = next(shape for shape in option.shapes if shape is not None)

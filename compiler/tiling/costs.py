@@ -193,7 +193,7 @@ def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:
     """Return the cycles that nothing overlaps, with ``beats`` for a vector.
 
     They last until the first input tile is loaded, and from the last MatMul until its last vector is stored."""
-    first = 0
+    first = np.zeros_like(tilings.outputs)
     if not shape.input_is_resident:
         first = tilings.strip_largest * _at_once(shape, shape.layer.core.input, tilings.inputs)
     together = part_count(FINISH_VECTORS, np.maximum(1, tilings.core_largest))
