@@ -99,7 +99,7 @@ def compile_command(
     from weft.compiler.check.checker import Checker
     from weft.compiler.check.quality import Quality, record
     from weft.compiler.choices import KIND, SUFFIX, write_choices
-    from weft.compiler.cores import check_cores
+    from weft.compiler.cores import check_choices_fit, check_cores
     from weft.compiler.pipeline import compile_model
     from weft.compiler.request import Request
 
@@ -120,6 +120,7 @@ def compile_command(
 
     machine = override(Arch.load(arch), overrides)
     check_cores(cores, goal, machine)
+    check_choices_fit(cores, goal, machine, asked.option)
     outputs, shapes, fixed = ends(output), input_shapes(shape), fixed_inputs(fix)
     calibration = calibration_inputs(calibrate, model, outputs, shapes, fixed) if calibrate else None
     for path in filter(None, (folder, dump_dir)):

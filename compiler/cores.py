@@ -37,6 +37,14 @@ def check_cores(mode: str, goal: str, arch: Arch) -> None:
                                 f"add --set sync_counters={arch.cores}, or take --cores {BATCH}"))
 
 
+def check_choices_fit(mode: str, goal: str, arch: Arch, option: str | None) -> None:
+    """Raise WeftError for choices of one core's program, by an ``option``, where all cores may share an image."""
+    if option is not None and (mode == SPLIT or mode == AUTO and goal == LATENCY and can_wait(arch)):
+        raise WeftError(explain(option, f"choices for the program of one core, with --cores {mode} --for {goal}",
+                                f"--cores {BATCH}, where each core runs that program", f"leave {option} out, or take "
+                                f"--cores {BATCH}"))
+
+
 def can_wait(arch: Arch) -> bool:
     """Tell whether every core of a machine has a counter for each of the cores, so that it can wait for all."""
     return arch.sync_counters >= arch.cores > 1

@@ -19,7 +19,7 @@ from weft.compiler.backend.report import CompileReport
 from weft.compiler.backend.split import split
 from weft.compiler.backend.write import check_place, write
 from weft.compiler.choices import FORMULA, Choices
-from weft.compiler.cores import AUTO, THROUGHPUT, check_cores
+from weft.compiler.cores import AUTO, THROUGHPUT, check_choices_fit, check_cores
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
@@ -124,6 +124,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
                       ranges=known_ranges(ranges), fixed=dict(fixed), cores=cores, goal=goal)
     check_cores(cores, goal, arch)
+    check_choices_fit(cores, goal, arch, "choices" if choices else None)
     check_place(Path(output), name)
     front, made = run_parts(request, arch, dump_dir, progress, watch, choices=choices)
     return write(front, made, Path(output), name)

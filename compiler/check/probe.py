@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.runners import memories
+from weft.compiler.cores import AUTO, THROUGHPUT
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.indices.index import feed
@@ -43,7 +44,7 @@ def layer_signals(request: Request, arch: Arch) -> list[dict[str, Any]]:
     ``signal_to_noise`` in decibels (None: no error at all) and ``saturations``, scalars of its outputs at the ends of
     their range. Tensors that saturate on purpose, as what reads them is constant beyond, are compared with real numbers
     cut in the same way, and count no saturations. Each subgraph of the machine reads the float network's results."""
-    _, made = run_parts(dataclasses.replace(request, keep_tensors=True), _roomy(arch))
+    _, made = run_parts(dataclasses.replace(request, keep_tensors=True, cores=AUTO, goal=THROUGHPUT), _roomy(arch))
     return [signal for products in made for signal in _of_part(products)]
 
 

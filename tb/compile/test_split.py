@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.cli.main import exit_code
 from weft.compiler.backend.split import Cores
 from weft.compiler.check.checker import Checker
 from weft.compiler.cores import AUTO, LATENCY, SPLIT
@@ -171,6 +172,15 @@ def test_latency_takes_what_is_sooner_done(tmp_path: Path) -> None:
     tiny = maker.save(tmp_path / "tiny.onnx")
     assert not run_steps(Request(tiny, goal=LATENCY), THREE)[Cores].codes
     assert run_steps(Request(tiny, cores=SPLIT), THREE)[Cores].codes
+
+
+def test_choices_for_one_core_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, arch = residual(tmp_path), tmp_path / "three.tarch"
+    arch.write_text(json.dumps(THREE.to_dict()))
+    command = ["compile", str(path), "-a", str(arch), "-o", str(tmp_path / "out"), "--tune-steps", "1"]
+    for options in (["--cores", "split"], ["--for", "latency"]):
+        assert exit_code([*command, *options]) == 1
+        assert "--tune-steps: found choices for the program of one core" in " ".join(capfd.readouterr().err.split())
 
 
 # -- shares ------------------------------------------------------------------------------------------------------------
