@@ -17,7 +17,7 @@ MACHINE = np.dtype([(name, "i8") for name in (
     "stream_bytes", "lut_count", "product_latency", "bias_interval", "register_latency", "simd_latency", "simd_block",
     "dram_read_latency", "dram_write_latency", "dram_bursts", "slices", "decode_latency", "writer_vectors",
     "shared_dram", "move_out_latency", "weight_load_rows", "kernel_rows", "places", "upper_places",
-    "first_writer", "repeats",
+    "first_writer", "repeats", "sync_counters",
 )])
 """What differs from machine to machine, and what the replay starts with; all else that is the same on every machine is
 read from ``timing.py`` where it is used.
@@ -27,7 +27,8 @@ read from ``timing.py`` where it is used.
 together; ``move_out_latency``: a move-out's request to its row; ``slices``: 1 with register slices; ``shared_dram``:
 1 where both windows share a port; ``kernel_rows``: of a depthwise MatMul;
 ``places`` of the column of weights, and those of its upper part;
-``first_writer``: a unit, or NONE; ``repeats``: 1 where Repeats are expanded."""
+``first_writer``: a unit, or NONE; ``repeats``: 1 where Repeats are expanded;
+``sync_counters`` of each core."""
 
 
 def machine_record(arch: Arch, dram: IdealDram) -> np.void:
@@ -49,7 +50,7 @@ def machine_record(arch: Arch, dram: IdealDram) -> np.void:
         "weight_load_rows": arch.weight_load_rows, "kernel_rows": arch.kernel_rows, "places": arch.array_size + 1,
         "upper_places": timing.upper_places(arch),
         "first_writer": NONE if first is None else UNIT_NAMES.index(first),
-        "repeats": arch.repeat_depth > 0,
+        "repeats": arch.repeat_depth > 0, "sync_counters": arch.sync_counters,
     }
     record = np.zeros(1, MACHINE)
     for name, value in values.items():

@@ -10,7 +10,15 @@ import numpy as np
 
 from weft.cycles.errors import refuse
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
-from weft.hw.contract.instructions import DataFlow, Opcode, SimdOpcode, flag_bit, operand_of, simd_argument_count
+from weft.hw.contract.instructions import (
+    COUNTER_WIDTH,
+    DataFlow,
+    Opcode,
+    SimdOpcode,
+    flag_bit,
+    operand_of,
+    simd_argument_count,
+)
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import tap_registers, tap_span
 from weft.hw.contract.registers import Register
@@ -34,6 +42,7 @@ WORK = np.dtype([
     ("turn", "i4"),
     ("loop", "i1"), ("table", "i1"), ("body", "i4"), ("in_loop", "i1"), ("body_left", "i4"),
     ("window", "i8"), ("lookup", "i1"), ("left", "i1"), ("right", "i1"), ("destination", "i1"),
+    ("waits", "i1"), ("counter", "i1"), ("above", "i4"),
 ])
 """One operation. Row r, vector k of operand n (0, 1) is at base + r x pitch + k x stride; all addresses lie in
 first..last of ``memory`` (NO_MEMORY: it names none). ``zeroes``: reads nothing. ``turn``: of a MatMul that swaps how
@@ -45,7 +54,8 @@ each a vector behind the one before.
 ``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
 the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale or
 LoadActivationTable is an operation of move_out without a memory of operand 1; its range counts as one that is written,
-as in the interlock. ``window``: where the window of DRAM that operand 1 lies in begins, in bytes."""
+as in the interlock. ``window``: where the window of DRAM that operand 1 lies in begins, in bytes. ``waits``, ``counter``,
+``above``: of a Signal, which has no size or row of its own, whether it is a wait, and its target."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,7 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
     _sizes(work, arch, opcode, flags, operands, register)
     _operands(work, isa, opcode, flags, operands, register)
     _details(work, isa, opcode, flags, operands)
+    _signals(work, opcode, flags, operands)
     drains = np.flatnonzero(_sets(opcode, operands, Register.DRAM0_OFFSET)
                             | _sets(opcode, operands, Register.DRAM1_OFFSET))
     work = np.ascontiguousarray(work[unit != NO_UNIT])
@@ -171,11 +182,12 @@ def _loops(work: np.ndarray, opcode: np.ndarray, operands: list[np.ndarray]) -> 
 def _sizes(work: np.ndarray, arch: Arch, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray],
            register: dict[Register, np.ndarray]) -> None:
     """Fill the columns ``size`` and ``rows``."""
-    mat_mul, move, load = (opcode == code for code in (Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT))
+    mat_mul, load = (opcode == code for code in (Opcode.MAT_MUL, Opcode.LOAD_WEIGHT))
+    move, signal = opcode == Opcode.DATA_MOVE, opcode == Opcode.SIGNAL
     rows = _field(Opcode.LOAD_WEIGHT, "size", operands) + 1
     column = np.where(_flag(Opcode.LOAD_WEIGHT, "zeroes", flags), np.minimum(rows, arch.array_size + 1), rows)
     work["size"] = np.select(
-        [mat_mul, move, load, opcode == Opcode.LOAD_LUT, opcode == Opcode.LOAD_SCALE,
+        [mat_mul, move | signal, load, opcode == Opcode.LOAD_LUT, opcode == Opcode.LOAD_SCALE,
          opcode == Opcode.LOAD_ACTIVATION_TABLE, opcode == Opcode.SIMD_LOOP,
          work["in_loop"] == 1],
         [_field(Opcode.MAT_MUL, "size", operands) + 1, _field(Opcode.DATA_MOVE, "size", operands) + 1, column,
@@ -224,7 +236,8 @@ def _memories(opcode: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.nda
                    | (opcode == Opcode.LOAD_ACTIVATION_TABLE))
     reads, writes = (is_simd & (_flag(Opcode.SIMD, name, flags) == 1) for name in ("read", "write"))
     first = np.select([reads_local, writes], [LOCAL, ACCUMULATORS], NO_MEMORY)
-    second = np.select([mat_mul | reads, move], [ACCUMULATORS, far[flags]], NO_MEMORY)
+    signal = np.where(_flag(Opcode.SIGNAL, "dram1", flags), MEMORIES.index(Memory.DRAM1), MEMORIES.index(Memory.DRAM0))
+    second = np.select([mat_mul | reads, move, opcode == Opcode.SIGNAL], [ACCUMULATORS, far[flags], signal], NO_MEMORY)
     return first, second
 
 
@@ -260,6 +273,15 @@ def _details(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray, 
     work["lookup"] = simd & (code == SimdOpcode.LOOKUP)
     work["left"], work["right"] = np.where(simd & (arguments > 0), left, 0), np.where(simd & (arguments > 1), right, 0)
     work["destination"] = np.where(simd, destination, 0)
+
+
+def _signals(work: np.ndarray, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray]) -> None:
+    """Fill the columns of Signals, whose ranges are known; they pass no vectors."""
+    signal, target = opcode == Opcode.SIGNAL, _field(Opcode.SIGNAL, "target", operands)
+    work["size"][signal] = work["rows"][signal] = 0
+    work["waits"] = signal & (_flag(Opcode.SIGNAL, "wait", flags) == 1)
+    work["counter"] = np.where(signal, target & (1 << COUNTER_WIDTH) - 1, 0)
+    work["above"] = np.where(signal, target >> COUNTER_WIDTH, 0)
 
 
 def _argument_counts() -> np.ndarray:

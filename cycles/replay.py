@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.cycles import array, moves, reader, rescale, simd, writer
+from weft.cycles import array, moves, reader, rescale, simd, sync, writer
 from weft.cycles.board_dram import step_memory
 from weft.cycles.errors import EstimateError, refuse
 from weft.cycles.interlock import STARTED, commit, decode, fetch, fetch_heads, release
@@ -249,6 +249,8 @@ def step(state, machine, now):
     simd.step_simd(state, machine, now)
     moves.step_move_out(state, machine, now)
     moves.step_move_in(state, machine, now)
+    if machine.sync_counters:
+        sync.step_sync(state, machine, now)
     if machine.shared_dram:
         reader.step_reader(state, state.readers[0], DRAM_READ, machine, now)
         writer.step_writer(state, state.writers[0], DRAM_WRITE, machine, now)

@@ -8,6 +8,7 @@ import numpy as np
 from weft.cycles.litedram_state import CONTROLLER, DRAM
 from weft.cycles.program import NO_MEMORY, WORK
 from weft.hw.contract.arch import MOST_KERNEL_ROWS, Arch, largest
+from weft.hw.contract.instructions import COUNTER_WIDTH
 from weft.hw.contract.timing import (
     DECODE_LATENCY,
     LOCAL_READ_LATENCY,
@@ -23,9 +24,9 @@ from weft.hw.contract.timing import (
 from weft.hw.contract.units import UNIT_NAMES, UNITS, depths
 
 (LOAD_WEIGHT, MAT_MUL, SIMD, MOVE_OUT, MOVE_IN, DRAM0_READ, DRAM0_WRITE, DRAM1_READ, DRAM1_WRITE, DRAM_READ,
- DRAM_WRITE) = range(11)
+ DRAM_WRITE, SYNC) = range(12)
 assert UNIT_NAMES == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "dram0_read", "dram0_write",
-                      "dram1_read", "dram1_write", "dram_read", "dram_write")
+                      "dram1_read", "dram1_write", "dram_read", "dram_write", "sync")
 UNIT_COUNT = len(UNIT_NAMES)
 LOWER_WEIGHTS, FURTHER_ROWS = UNIT_COUNT, UNIT_COUNT + 1
 CLIENT_COUNT = FURTHER_ROWS + MOST_KERNEL_ROWS - 1
@@ -158,6 +159,9 @@ PROGRAM = np.dtype([(name, "i8") for name in (
 """The reader of the program: the ``beat`` from which on the next burst is, and what is offered. ``received``: beats
 behind the bus; ``arriving``: one goes to the decoder in this cycle."""
 
+COUNTERS = np.dtype([("holds", "i8", 1 << COUNTER_WIDTH), ("posts", "i8"), ("counter", "i8")])
+"""What each counter of a core holds, and the core's post in this cycle: to which cores (a bit each) and counter."""
+
 STATE = np.dtype([
     ("control", CONTROL), ("units", UNIT, UNIT_COUNT), ("queued", WORK, (UNIT_COUNT, SLOTS)),
     ("numbers", "i8", (UNIT_COUNT, SLOTS)), ("tracked", TRACKED, (UNIT_COUNT, SLOTS)),
@@ -165,6 +169,7 @@ STATE = np.dtype([
     ("writers", WRITER, 2), ("sequencer", SEQUENCER), ("micro", MICRO, 4), ("between", "i8"),
     ("pipeline", PIPELINE), ("gate", GATE), ("walked", "i8"), ("asked", ROWS, 2), ("shifted", ROWS),
     ("ports", PORTS, 4), ("program", PROGRAM), ("paced", "i8"), ("dram", DRAM), ("controller", CONTROLLER),
+    ("sync", COUNTERS),
 ])
 """``queued``: the operations issued and not done, ``numbers`` their places in the program. ``loop``: ranges of a SIMD
 loop's body so far. ``products``: what MatMul requested in each of the last cycles, see ``array.py``. ``streams``: out

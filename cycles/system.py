@@ -23,6 +23,7 @@ from weft.cycles.replay import (
     stuck,
 )
 from weft.cycles.state import NONE, STATE, new_state
+from weft.cycles.sync import deliver_posts
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.hw.contract.timing import program_burst
@@ -124,6 +125,8 @@ def replay_system(states, ports, machine, work, drains, repeats, bounds, times, 
             finished += state.control.finished
             left = left or (state.control.finished < end_work - begin_work
                             or state.control.instruction < first[INSTRUCTIONS])
+        if machine.sync_counters:
+            deliver_posts(states, cores)
         if finished != clock[1]:
             clock[1], clock[2] = finished, now
         now += 1

@@ -16,21 +16,21 @@ import numpy as np
 from weft.cycles.interlock import FINISHED, ISSUED, STARTED, conflicts, track
 from weft.cycles.jit import entry, kernel
 from weft.cycles.program import MEMORIES, NO_MEMORY, DecodedProgram, passed_vectors
-from weft.cycles.state import LOAD_WEIGHT, MAT_MUL, NONE, SLOTS, TRACKED
+from weft.cycles.state import LOAD_WEIGHT, MAT_MUL, NONE, SLOTS, SYNC, TRACKED
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ISSUE_LATENCY, product_latency
 from weft.hw.contract.units import UNIT_NAMES, Memory, depths
 
-CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "issue")
+CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "cores", "issue")
 """The causes of waits.
 
 ``weights``: LoadWeight at work, or biases on their way into the columns; ``moves``: between accumulators and local
-memory; ``hazard``: sums on their way through the array; ``issue``: not decoded yet. A MatMul never waits for memory
+memory; ``cores``: other cores; ``hazard``: sums on their way through the array; ``issue``: not decoded yet. A MatMul never waits for memory
 banks, because they serve it first."""
 _CAUSE_OF_UNIT = {"load_weight": "weights", "mat_mul": "hazard", "simd": "simd", "move_out": "moves",
                   "move_in": "moves", "dram0_read": "dram_read", "dram1_read": "dram_read",
                   "dram0_write": "dram_write", "dram1_write": "dram_write", "dram_read": "dram_read",
-                  "dram_write": "dram_write"}
+                  "dram_write": "dram_write", "sync": "cores"}
 ISSUE, WEIGHTS = CAUSES.index("issue"), CAUSES.index("weights")
 NO_LAYER = -1
 
@@ -78,7 +78,7 @@ def _sum(layers: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
 
 def _moves(work: np.ndarray, window: Memory) -> np.ndarray:
     """Tell which operations move data from or to a DRAM window."""
-    moves: np.ndarray = work["memory1"] == MEMORIES.index(window)
+    moves: np.ndarray = (work["memory1"] == MEMORIES.index(window)) & (work["unit"] != SYNC)
     return moves
 
 

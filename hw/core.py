@@ -32,6 +32,7 @@ from weft.hw.control.repeater import Repeater
 from weft.hw.control.sampler import Sampler, watch
 from weft.hw.control.status import MachineStatus
 from weft.hw.control.supervisor import Supervisor
+from weft.hw.control.sync_unit import SyncUnit, sync_ports
 from weft.hw.control.trace import TracePort
 from weft.hw.memory.accumulators import Accumulators
 from weft.hw.memory.input_rescaler import InputRescaler
@@ -57,7 +58,8 @@ class Core(wiring.Component):
     ``start`` with ``program_address`` and ``program_bytes``. ``dram0`` and ``dram1``, or ``dram``: AXI4 masters.
     ``samples``: AXI4-Stream of performance samples, silent on a machine without ``sampler``. ``trace``: only with
     the argument of that name, see :class:`TracePort`. ``abort``: stop, to be reset; from the cycle in which
-    ``quiet`` is high a reset breaks no bus rule. The other outputs are those of :class:`MachineStatus`."""
+    ``quiet`` is high a reset breaks no bus rule. ``sync_ports``: with ``sync_counters``, see :class:`SyncUnit`;
+    ``other_error`` is a pulse, another core stopped with an error. The other outputs are those of :class:`MachineStatus`."""
 
     def __init__(self, arch: Arch, *, trace: bool = False) -> None:
         self._arch, self._trace = arch, trace
@@ -69,7 +71,8 @@ class Core(wiring.Component):
             "samples": Out(axi4_stream(64)),
             "start": In(1), "abort": In(1), "quiet": Out(1), "program_address": In(address), "program_bytes": In(32),
             **dict(MachineStatus().members),
-            **({"trace": Out(TracePort())} if trace else {}),
+            **({"trace": Out(TracePort(arch))} if trace else {}),
+            **sync_ports(arch),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -85,6 +88,7 @@ class Core(wiring.Component):
             "move_out": (ScaledMoveOutUnit if arch.scheme.per_lane else MoveOutUnit)(arch),
             "move_in": MoveInUnit(arch),
             **{name: (DramReader if name.endswith("read") else DramWriter)(arch) for name in dram_units(arch)},
+            **({"sync": SyncUnit(arch)} if arch.sync_counters else {}),
         }
         layouts = {name: unit.operation.payload.shape() for name, unit in units.items()}
         m.submodules.interlock = interlock = Interlock(arch, layouts)
@@ -194,6 +198,10 @@ class Core(wiring.Component):
         for name in behind_dram:
             m.d.comb += getattr(supervisor, f"{name}_error").eq(units[name].error)
         buses_busy = Cat(*(units[name].busy for name in behind_dram)).any()
+        if self._arch.sync_counters:
+            sync = units["sync"]
+            m.d.comb += [supervisor.sync_error.eq(sync.overflow), supervisor.other_error.eq(self.other_error),
+                         sync.stop.eq(supervisor.stop), sync.posted.eq(self.posted), self.post.eq(sync.post)]
         if self._arch.shared_dram:
             m.d.comb += supervisor.faulting_dram1.eq(interlock.faulting_dram1)
         waves_busy = units["load_weight"].busy

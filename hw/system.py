@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -27,7 +27,8 @@ class System(wiring.Component):
     ``board``: as Top takes it.
 
     A start by GROUP_START reaches all of its cores in the same cycle, and restarts the ports' arbitration with core
-    0. Cores that stop with an error leave the others alone, which work on other images."""
+    0. Cores that stop with an error leave the others alone, which work on other images. With ``sync_counters`` others
+    may wait for that core, so all that run stop too."""
 
     def __init__(self, arch: Arch, *, trace: bool = False, board: str = "") -> None:
         self._arch, self._trace, self._board, self._system = arch, trace, board, system.System(arch)
@@ -38,7 +39,7 @@ class System(wiring.Component):
             **{f"stream{k}": In(axi4_stream(arch.stream_width)) for k in self._system.cores},
             **{f"samples{k}": Out(axi4_stream(64)) for k in self._system.cores},
             "interrupt": Out(1),
-            **({f"trace{k}": Out(TracePort()) for k in self._system.cores} if trace else {}),
+            **({f"trace{k}": Out(TracePort(arch)) for k in self._system.cores} if trace else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -60,6 +61,8 @@ class System(wiring.Component):
             *(getattr(registers, bit).eq(Cat(core.status[bit] for core in cores)) for bit in ("done", "error", "idle")),
             self.interrupt.eq(Cat(core.interrupt for core in cores).any()),
         ]
+        if arch.sync_counters:
+            self._signal(m, cores)
         for port in self._system.ports:
             behind = self._system.cores_of(port)
             m.submodules[f"port{port}"] = arbiter = PortArbiter(arch, len(behind))
@@ -69,6 +72,17 @@ class System(wiring.Component):
             connect(m, arbiter.memory, flipped(getattr(self, f"memory{port}")))
             m.d.comb += arbiter.restart.eq(registers.start.any())
         return m
+
+    def _signal(self, m: Module, cores: list[Top]) -> None:
+        """Hand each core's posts to the cores that it names, and a new error to all."""
+        errors = Cat(core.status["error"] for core in cores)
+        before = Signal(len(cores), name="errors_before")
+        m.d.sync += before.eq(errors)
+        for k, core in enumerate(cores):
+            m.d.comb += core.other_error.eq((errors & ~before).any())
+            for source, incoming in zip(cores, core.posted, strict=True):
+                m.d.comb += [incoming.valid.eq(source.post.valid & source.post.cores[k]),
+                             incoming.counter.eq(source.post.counter)]
 
 
 def with_ports(arch: Arch, *, trace: bool = False, board: str = "") -> tuple[Module, Ports]:
@@ -88,6 +102,6 @@ def with_ports(arch: Arch, *, trace: bool = False, board: str = "") -> tuple[Mod
             ports |= verilog_ports(m, getattr(made, f"{name}{k}"), f"{PORT_PREFIXES[name]}{k}")
         if trace:
             own = getattr(made, f"trace{k}")
-            ports |= {f"trace{k}_{name}": (getattr(own, name), None) for name in TracePort().members}
+            ports |= {f"trace{k}_{name}": (getattr(own, name), None) for name in TracePort(arch).members}
     ports["interrupt"] = made.interrupt, None
     return m, ports

@@ -12,6 +12,7 @@ from weft.hw.bus.csr_slave import SHOWN, STATUS_LAYOUT, STATUS_SOURCES, CsrSlave
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import ADDRESS_WIDTH
 from weft.hw.control.trace import TracePort
+from weft.hw.control.sync_unit import sync_ports
 from weft.hw.core import Core, dram_ports
 
 PORT_PREFIXES = {
@@ -29,8 +30,8 @@ class Top(wiring.Component):
 
     With ``trace`` there is also a :class:`TracePort`: simulation reads it, the product is made without. ``board``:
     the name that the register BOARD shows as a code. With ``grouped`` there are also ``group_start``,
-    ``group_reset`` and ``status``, by which a system of several cores controls a core beside its registers. A soft
-    reset lets transfers on the buses end, throws the rest away and resets the core; memories keep their contents."""
+    ``group_reset`` and ``status``, by which a system of several cores controls a core beside its registers.
+    ``sync_ports``: see :class:`Core`. A soft reset lets transfers on the buses end, throws the rest away and resets the core; memories keep their contents."""
 
     def __init__(self, arch: Arch, *, trace: bool = False, board: str = "", grouped: bool = False) -> None:
         self._arch, self._trace, self._board, self._grouped = arch, trace, board, grouped
@@ -41,8 +42,9 @@ class Top(wiring.Component):
             "program": Out(Axi4Read(address, arch.stream_width)),
             "stream": In(axi4_stream(arch.stream_width)), "samples": Out(axi4_stream(64)),
             "interrupt": Out(1),
-            **({"trace": Out(TracePort())} if trace else {}),
+            **({"trace": Out(TracePort(arch))} if trace else {}),
             **({"group_start": In(1), "group_reset": In(1), "status": Out(STATUS_LAYOUT)} if grouped else {}),
+            **sync_ports(arch),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -56,6 +58,9 @@ class Top(wiring.Component):
         connect(m, flipped(self.stream), core.stream)
         for name in (*dram_ports(self._arch), "program", "samples", *(("trace",) if self._trace else ())):
             connect(m, getattr(core, name), flipped(getattr(self, name)))
+        for name, port in sync_ports(self._arch).items():
+            own, inner = (getattr(each, name) for each in (self, core))
+            m.d.comb += own.eq(inner) if port.flow is Out else inner.eq(own)
         start, soft_reset = csr.start, csr.soft_reset
         if self._grouped:
             start, soft_reset = start | self.group_start, soft_reset | self.group_reset
@@ -83,5 +88,5 @@ def single_core(arch: Arch, *, trace: bool = False, board: str = "") -> tuple[Mo
             ports |= verilog_ports(m, getattr(top, name), prefix)
     ports["interrupt"] = top.interrupt, None
     if trace:
-        ports |= {f"trace_{name}": (getattr(top.trace, name), None) for name in TracePort().members}
+        ports |= {f"trace_{name}": (getattr(top.trace, name), None) for name in TracePort(arch).members}
     return m, ports

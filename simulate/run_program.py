@@ -127,7 +127,8 @@ async def _wait(dut: Any, group: Group, *, reset: bool) -> None:
     while not reset and len(group.cores) > 1 and await group.lack(csr.Status.DONE):
         for core in group.cores:
             await core.write("INTERRUPT_STATUS", await core.read("INTERRUPT_STATUS"))
-        if dut.interrupt.value == 0 and await group.lack(csr.Status.DONE):
+        # An interrupt may come while registers are read, so it is looked at last.
+        if await group.lack(csr.Status.DONE) and dut.interrupt.value == 0:
             await RisingEdge(dut.interrupt)
     while await group.lack(csr.Status.IDLE):
         pass

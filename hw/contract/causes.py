@@ -31,6 +31,7 @@ class Cause(enum.IntEnum):
     DRAM1_WRITE_RESPONSE = 19
     PROGRAM_READ_RESPONSE = 20
     COUNTER_OVERFLOW = 21
+    OTHER_CORE = 22
 
 
 CAUSE_WIDTH = max(Cause).bit_length()
@@ -58,4 +59,5 @@ CAUSE_TEXTS: dict[Cause, str] = {
     Cause.DRAM1_WRITE_RESPONSE: "an error response to a DRAM1 write",
     Cause.PROGRAM_READ_RESPONSE: "an error response to a program read",
     Cause.COUNTER_OVERFLOW: "a post to a counter of this core that is full",
+    Cause.OTHER_CORE: "an error of another core, of which this one may wait",
 }

@@ -76,11 +76,13 @@ UNITS: dict[str, Unit] = {
     "dram1_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM1))),
     "dram_read": Unit((_writes(0, Memory.LOCAL), _reads(1, Memory.DRAM0), _reads(1, Memory.DRAM1)), Depths(4, 2)),
     "dram_write": Unit((_reads(0, Memory.LOCAL), _writes(1, Memory.DRAM0), _writes(1, Memory.DRAM1))),
+    "sync": Unit((_writes(1, Memory.DRAM0), _writes(1, Memory.DRAM1))),
 }
 """The units of all machines; ``unit_names`` says which of them one machine has.
 
-SIMD's operand 0 is the accumulators it writes, or the local memory that LoadLUT reads. Operand 1 of ``dram_read`` and
-``dram_write`` is a range of one of the two windows."""
+SIMD's operand 0 is the accumulators it writes, or the local memory that LoadLUT reads. Operand 1 of ``dram_read``,
+``dram_write`` and ``sync`` is a range of one of the two windows. A Signal writes nothing, but what comes before it and
+behind it in its range may be ordered with other cores, so that it counts as a write."""
 
 UNIT_NAMES = tuple(UNITS)
 _SHARED = {"dram0_read": "dram_read", "dram1_read": "dram_read",
@@ -90,8 +92,15 @@ _SHARED = {"dram0_read": "dram_read", "dram1_read": "dram_read",
 
 def unit_names(arch: Arch) -> tuple[str, ...]:
     """Return the names of this machine's units, in the order of ``UNIT_NAMES``."""
-    absent = _SHARED if arch.shared_dram else _SHARED.values()
+    absent = {*(_SHARED if arch.shared_dram else _SHARED.values()), *(() if arch.sync_counters else ("sync",))}
     return tuple(name for name in UNIT_NAMES if name not in absent)
+
+
+def number_width(arch: Arch) -> int:
+    """Return the bits of signals that have one for each unit of ``UNIT_NAMES``, up to the last that a machine may have.
+
+    The unit ``sync``, which came last, counts only where it is there."""
+    return len(UNIT_NAMES) - (not arch.sync_counters)
 
 
 def dram_units(arch: Arch) -> tuple[str, ...]:
@@ -134,6 +143,7 @@ UNIT_OF_FLOW = {
 UNIT_OF_OPCODE = {
     Opcode.MAT_MUL: "mat_mul", Opcode.LOAD_WEIGHT: "load_weight", Opcode.SIMD: "simd", Opcode.LOAD_LUT: "simd",
     Opcode.SIMD_LOOP: "simd", Opcode.LOAD_SCALE: "move_out", Opcode.LOAD_ACTIVATION_TABLE: "move_out",
+    Opcode.SIGNAL: "sync",
 }
 """The unit that does each opcode, for all machines; ``Isa.opcodes`` says which of them one has."""
 LOADS_PARAMETERS = ("move_out", Memory.LOCAL, False)

@@ -8,7 +8,10 @@ from amaranth.hdl import Const, Mux
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import CAUSE_WIDTH, Cause
 from weft.hw.contract.instructions import (
+    COUNT_WIDTH,
+    COUNTER_WIDTH,
     SUB_REGISTERS,
+    TARGET_WIDTH,
     DataFlow,
     Opcode,
     SimdOpcode,
@@ -23,8 +26,9 @@ from weft.hw.contract.registers import Register
 def form_causes(arch: Arch) -> tuple[Cause, ...]:
     """Return the causes that :func:`form_faults` can tell."""
     repeat = (Cause.REPEAT,) if arch.repeat_depth else ()
+    signal = (Cause.SIGNAL,) if arch.sync_counters else ()
     return (Cause.OPCODE, Cause.FLAGS, Cause.RESERVED_BITS, Cause.REGISTER, Cause.REGISTER_VALUE, Cause.SIMD_OPCODE,
-            Cause.SIMD_REGISTER, Cause.LUT_TABLE, Cause.LOOP_BODY, *repeat)
+            Cause.SIMD_REGISTER, Cause.LUT_TABLE, Cause.LOOP_BODY, *repeat, *signal)
 
 
 def any_of(value, numbers):
@@ -101,6 +105,7 @@ def form_faults(arch: Arch, view: InstructionView, in_loop) -> dict[Cause, objec
         Cause.LUT_TABLE: _table_fault(arch, view),
         Cause.LOOP_BODY: (in_loop & ~simd) | (view.opcode_is(Opcode.SIMD_LOOP) & (body >= arch.simd_loop_depth)),
         **({Cause.REPEAT: view.opcode_is(Opcode.REPEAT)} if arch.repeat_depth else {}),  # a legal one is expanded
+        **({Cause.SIGNAL: view.opcode_is(Opcode.SIGNAL) & _target_fault(arch, view)} if arch.sync_counters else {}),
     }
 
 
@@ -149,6 +154,14 @@ def _table_fault(arch: Arch, view: InstructionView):
         fault = fault | (view.opcode_is(Opcode.LOAD_ACTIVATION_TABLE)
                          & ((table == 0) | (table > arch.activation_tables)))
     return fault
+
+
+def _target_fault(arch: Arch, view: InstructionView):
+    """Return whether a Signal names a counter, a core or an amount that there is not."""
+    target = view.field(Opcode.SIGNAL, "target")
+    counter, above = target[:COUNTER_WIDTH], target[COUNTER_WIDTH:TARGET_WIDTH]
+    most = Mux(view.flag(Opcode.SIGNAL, "wait"), above[COUNT_WIDTH:].any(), above[arch.cores:].any())
+    return most | (counter >= arch.sync_counters)
 
 
 def _simd_register_fault(arch: Arch, view: InstructionView):

@@ -26,13 +26,18 @@ from weft.hw.control.checks import InstructionView, any_of, first_cause, form_ca
 from weft.hw.control.config_registers import ConfigRegisters
 from weft.hw.control.issue import issue_layout
 from weft.hw.control.reach import beyond_depth, factor_width, partial_products, size_m1_width, sum_of
-from weft.hw.parts.operations import LOAD_FIELDS, SimdKind, field_registers, window_width
+from weft.hw.parts.operations import LOAD_FIELDS, SimdKind, field_registers, target_fields, window_width
 from weft.hw.parts.slices import RegisterSlice, Stage
 
 STAGES = ("read", "multiply", "sum", "check", "give")
 assert len(STAGES) == DECODE_LATENCY
 
-assert operand_of(Opcode.MAT_MUL, "size") == operand_of(Opcode.DATA_MOVE, "size"), "read as one"
+assert operand_of(Opcode.MAT_MUL, "size") == operand_of(Opcode.DATA_MOVE, "size") == operand_of(
+    Opcode.SIGNAL, "size"), "read as one"
+
+DRAM_FLOWS = {"dram0": (DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0),
+              "dram1": (DataFlow.DRAM1_TO_LOCAL, DataFlow.LOCAL_TO_DRAM1)}
+"""DRAM -> the flows of DataMoves from and to it."""
 
 WINDOWS = (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
 REGISTER_WIDTH = max(Register).bit_length()
@@ -179,6 +184,12 @@ class Decoder(wiring.Component):
         issue, zeroes = out.issue, view.flag(Opcode.MAT_MUL, "zeroes")
         mat_mul = view.opcode_is(Opcode.MAT_MUL)
         move, simd = view.opcode_is(Opcode.DATA_MOVE), view.opcode_is(Opcode.SIMD)
+        far = {dram: view.flow_is(*flows) for dram, flows in DRAM_FLOWS.items()}
+        ranges1 = mat_mul | move | (simd & view.flag(Opcode.SIMD, "read"))
+        if self._arch.sync_counters:
+            signal, second = view.opcode_is(Opcode.SIGNAL), view.flag(Opcode.SIGNAL, "dram1")
+            ranges1 = ranges1 | signal
+            far = {"dram0": far["dram0"] | (signal & ~second), "dram1": far["dram1"] | (signal & second)}
         reads_vectors = view.opcode_is(Opcode.LOAD_WEIGHT) & ~view.flag(Opcode.LOAD_WEIGHT, "zeroes")
         for opcode in self._arch.parameter_loads:
             reads_vectors = reads_vectors | view.opcode_is(opcode)
@@ -189,9 +200,7 @@ class Decoder(wiring.Component):
             issue.operand1.pitch.eq(Mux(mat_mul, registers.mat_mul_accumulator_pitch, registers.move_far_pitch)),
             issue.local0.eq((mat_mul & ~zeroes) | move | reads_vectors | view.opcode_is(Opcode.LOAD_LUT)),
             issue.accumulators0.eq(simd & view.flag(Opcode.SIMD, "write")),
-            issue.range1.eq(mat_mul | move | (simd & view.flag(Opcode.SIMD, "read"))),
-            out.far_dram0.eq(view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)),
-            out.far_dram1.eq(view.flow_is(DataFlow.DRAM1_TO_LOCAL, DataFlow.LOCAL_TO_DRAM1)),
+            issue.range1.eq(ranges1), out.far_dram0.eq(far["dram0"]), out.far_dram1.eq(far["dram1"]),
         ]
 
     def _sizes(self, view, registers, out, in_loop, loop_iterations, loop_oversize) -> list:
@@ -203,11 +212,14 @@ class Decoder(wiring.Component):
         lut, loop = view.opcode_is(Opcode.LOAD_LUT), view.opcode_is(Opcode.SIMD_LOOP)
         width, most = self._size_width, Const(self._arch.array_size, self._size_width)
         zeroes = load & view.flag(Opcode.LOAD_WEIGHT, "zeroes")
+        sized = mat_mul | move
+        if self._arch.sync_counters:
+            sized = sized | view.opcode_is(Opcode.SIGNAL)
         size_m1, rows_m1 = view.field(Opcode.MAT_MUL, "size"), view.field(Opcode.LOAD_WEIGHT, "size")
         iterations_m1 = view.field(Opcode.SIMD_LOOP, "iterations")
         weights = Mux(zeroes & (rows_m1 > most), most, rows_m1[:width])
         return [
-            out.size.eq(Mux(mat_mul | move, size_m1[:width],
+            out.size.eq(Mux(sized, size_m1[:width],
                             Mux(load, weights, Mux(lut, self._arch.lut_depth - 1,
                                                    Mux(simd & in_loop, loop_iterations,
                                                        Mux(loop, iterations_m1[:width], self._one_size(view))))))),
@@ -227,7 +239,9 @@ class Decoder(wiring.Component):
 
     def _details(self, view: InstructionView, registers, issue, in_loop, loop_left) -> list:
         """Return statements for the fields of ``issue`` that are neither addresses nor sizes."""
-        dram0 = view.flow_is(DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0)
+        dram0 = view.flow_is(*DRAM_FLOWS["dram0"])
+        if self._arch.sync_counters:
+            dram0 = dram0 | (view.opcode_is(Opcode.SIGNAL) & ~view.flag(Opcode.SIGNAL, "dram1"))
         kind = Mux(view.opcode_is(Opcode.SIMD_LOOP), SimdKind.LOOP.value,
                    Mux(view.opcode_is(Opcode.LOAD_LUT), SimdKind.LOAD_LUT.value, SimdKind.INSTRUCTION.value))
         return [
@@ -240,6 +254,7 @@ class Decoder(wiring.Component):
             issue.simd_kind.as_value().eq(kind), issue.sub.eq(view.sub),
             issue.body_m1.eq(view.field(Opcode.SIMD_LOOP, "body")),
             issue.table.eq(view.field(Opcode.LOAD_LUT, "table")),
+            *(issue[name].eq(view.field(Opcode.SIGNAL, name)) for name in target_fields(self._arch)),
         ]
 
     def _parameters(self, view: InstructionView, registers, issue) -> list:

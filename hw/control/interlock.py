@@ -15,7 +15,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.units import UNIT_NAMES, depths, dram_units, faulting_depth, unit_names
+from weft.hw.contract.units import UNIT_NAMES, depths, dram_units, faulting_depth, number_width, unit_names
 from weft.hw.control.issue import fill_queued, issue_layout, queued_layout
 from weft.hw.control.tracker import Tracker, range_layout, range_of, watched_by
 from weft.hw.control.unit_queue import OperationMemory, UnitQueue
@@ -54,7 +54,7 @@ class Interlock(wiring.Component):
         self._arch, self._layouts = arch, layouts
         super().__init__({
             "i": In(stream.Signature(issue_layout(arch))), "windows": In(data.ArrayLayout(window_width(arch), 2)),
-            "idle": Out(1), "issued": Out(len(UNIT_NAMES)), "started": Out(len(UNIT_NAMES)),
+            "idle": Out(1), "issued": Out(number_width(arch)), "started": Out(number_width(arch)),
             **{name: Out(stream.Signature(layout)) for name, layout in layouts.items()},
             **{f"{name}_done": In(1) for name in unit_names(arch)},
             "faulting": In(len(dram_units(arch))), "faulting_program_counter": Out(32),

@@ -18,6 +18,7 @@ from weft.hw.parts.operations import (
     shift_width,
     size_width,
     stride_log2_width,
+    target_fields,
     turns_layout,
 )
 
@@ -36,7 +37,7 @@ def issue_layout(arch: Arch) -> data.StructLayout:
     ``unit``: the unit that executes it, one-hot, so that each unit reads one bit. ``local0``, ``accumulators0``:
     operand 0 is a range of that memory. ``range1``: operand 1 is a range. ``in_loop``: it is a SIMD of a loop body;
     ``loop_last``: the last one. ``turns``: the order of LoadWeights and MatMuls, see :func:`turns_layout`.
-    ``dram1``, if both windows share a port: a DRAM unit's operand 1 lies in DRAM1."""
+    ``dram1``, if both windows share a port: a DRAM unit's operand 1 lies in DRAM1. ``target``: of a Signal."""
     isa = Isa(arch)
     return data.StructLayout({
         "unit": unit_choice(arch), "program_counter": unsigned(32),
@@ -50,7 +51,7 @@ def issue_layout(arch: Arch) -> data.StructLayout:
         "simd_kind": SimdKind, "sub": unsigned(isa.sub_width),
         "body_m1": unsigned(max(bits_to_count(arch.simd_loop_depth), 1)),
         "table": unsigned(bits_to_count(arch.lut_count + 1)),
-        **load_fields(arch), **register_fields(arch),
+        **load_fields(arch), **register_fields(arch), **target_fields(arch),
     })
 
 
@@ -74,7 +75,7 @@ def queued_layout(arch: Arch, units: tuple[str, ...]) -> data.StructLayout:
                 for name in OPERANDS}
     others = SIMD_FIELDS if simd else (*TILE_FIELDS, *(["dram1"] if arch.shared_dram else []))
     if not simd:
-        others = (*others, *load_fields(arch), *register_fields(arch))
+        others = (*others, *load_fields(arch), *register_fields(arch), *target_fields(arch))
     fields = dict.fromkeys(("size_m1", "flags", "input_shift", "output_shift", *others))
     return data.StructLayout({**operands, **{name: issue[name].shape for name in fields}})
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from amaranth.hdl import Mux
 
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.instructions import Opcode, operand_of
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.parts.operations import size_width
 
@@ -22,9 +24,9 @@ Three sums in a row make such a product, and three sums in a row add up a pitch'
 def size_m1_width(arch: Arch) -> int:
     """Return the bits of a legal operation's size - 1, and of any load of tables or scales.
 
-    A size that needs more bits overruns every on-chip memory."""
-    return max(size_width(arch), bits_to_count(arch.lut_depth),
-               *map(bits_to_count, arch.parameter_loads.values()))
+    A size that needs more bits overruns every on-chip memory. That of a Signal's range of DRAM may fill its operand."""
+    return max(size_width(arch), bits_to_count(arch.lut_depth), *map(bits_to_count, arch.parameter_loads.values()),
+               Isa(arch).operand_widths[operand_of(Opcode.SIGNAL, "size")] if arch.sync_counters else 0)
 
 
 def beyond_depth(last, depth: int):

@@ -18,14 +18,15 @@ BUS_CAUSES = {
     "dram1_read": (Cause.DRAM1_READ_RESPONSE,), "dram1_write": (Cause.DRAM1_WRITE_RESPONSE,),
     "dram_read": (Cause.DRAM0_READ_RESPONSE, Cause.DRAM1_READ_RESPONSE),
     "dram_write": (Cause.DRAM0_WRITE_RESPONSE, Cause.DRAM1_WRITE_RESPONSE),
-    "program": (Cause.PROGRAM_READ_RESPONSE,),
+    "program": (Cause.PROGRAM_READ_RESPONSE,), "sync": (Cause.COUNTER_OVERFLOW,), "other": (Cause.OTHER_CORE,),
 }
-"""Who can meet an error response -> the cause it raises; if two windows share a port, the cause of each window."""
+"""Who can meet an error response, or tell of an error -> the cause it raises; if two windows share a port, the cause of each window."""
 
 
 def bus_causes(arch: Arch) -> dict[str, tuple[Cause, ...]]:
     """Return ``BUS_CAUSES`` for the units that this machine has."""
-    return {name: BUS_CAUSES[name] for name in (*dram_units(arch), "program")}
+    others = ("sync", "other") if arch.sync_counters else ()
+    return {name: BUS_CAUSES[name] for name in (*dram_units(arch), "program", *others)}
 
 
 class Supervisor(wiring.Component):
@@ -36,7 +37,8 @@ class Supervisor(wiring.Component):
     a shared port ``faulting_dram1`` (it is in DRAM1) tell of this one's instruction. ``fetching``, ``decoding``,
     ``executing``: levels, there is work. ``accepted``, ``retired``, ``finished``, ``moved``: pulses, an instruction
     came in or left the decoder, an operation was done, a vector was read or written. ``start``: a new program begins.
-    ``abort``: stop as after an error, to be reset.
+    ``abort``: stop as after an error, to be reset. With ``sync_counters`` ``sync_error`` tells of a full counter, and
+    ``other_error`` of another core's error, which counts while the machine runs.
 
     Outputs: those of :class:`MachineStatus` except the program counter, which the decoder keeps. ``stop``: from the
     cycle after an error on nothing more is decoded, and the rest drains. ``quiet``: the machine is stopped, and the
@@ -45,6 +47,7 @@ class Supervisor(wiring.Component):
 
     def __init__(self, arch: Arch) -> None:
         self._causes = bus_causes(arch)
+        self._of_dram = len(dram_units(arch))
         super().__init__({
             "fault": In(1), "fault_cause": In(CAUSE_WIDTH), "fault_program_counter": In(32),
             **{f"{name}_error": In(1) for name in self._causes},
@@ -75,10 +78,12 @@ class Supervisor(wiring.Component):
         """Keep the first error; of several in one cycle the one of the earliest instruction.
 
         An operation under way on a DRAM port comes first (of these the lowest cause), then the decoder's
-        instruction, then the program's next one, which is still being read."""
-        errors = Cat(*(getattr(self, f"{name}_error") for name in self._causes))
-        of_dram = Cat(*(getattr(self, f"{name}_error") for name in self._causes if name != "program"))
-        decoded_first = self.fault & ~of_dram.any()
+        instruction, then the program's next one, which is still being read, then counters and other cores."""
+        told = {name: getattr(self, f"{name}_error") for name in self._causes}
+        if "other" in told:  # nobody waits in a core at rest
+            told["other"] = told["other"] & self.running
+        errors = Cat(*told.values())
+        decoded_first = self.fault & ~errors[:self._of_dram].any()
         m.d.comb += self.faulting.eq(lowest_set(errors))
         with m.If(self.abort):
             m.d.sync += self.stop.eq(1)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from weft.hw.contract.units import UNIT_NAMES
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.units import number_width
 
 
 class TracePort(wiring.Signature):
@@ -23,7 +24,7 @@ class TracePort(wiring.Signature):
     Every instruction but NoOp and Configure gives one operation. In a SIMD loop the header and each instruction of
     the body count as one operation each; the work of all of them ends when the last one finishes."""
 
-    def __init__(self) -> None:
-        units = len(UNIT_NAMES)
+    def __init__(self, arch: Arch) -> None:
+        units = number_width(arch)
         super().__init__({"begin": Out(1), "cycle": Out(64), "issued": Out(units), "program_counter": Out(32),
                           "started": Out(units), "finished": Out(units)})

@@ -26,6 +26,7 @@ from weft.hw.parts.operations import (
     shift_width,
     size_width,
     stride_log2_width,
+    target_fields,
     turns_layout,
     walk_layout,
 )
@@ -194,7 +195,13 @@ def _simd(arch: Arch) -> list:
     ]
 
 
+def _sync(arch: Arch) -> list:
+    """Return the rows of the sync unit's operations."""
+    return [("wait", 1, flag(Opcode.SIGNAL, "wait")),
+            *((name, unsigned(width), kept(name)) for name, width in target_fields(arch).items())]
+
+
 _ROWS: dict[str, Callable[[Arch], list]] = {
     "load_weight": _load_weight, "mat_mul": _mat_mul, "simd": _simd, "move_out": _move_out, "move_in": _move_in,
-    "dram": _dram,
+    "dram": _dram, "sync": _sync,
 }

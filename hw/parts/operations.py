@@ -9,7 +9,7 @@ from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, enum
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
-from weft.hw.contract.instructions import Opcode
+from weft.hw.contract.instructions import TARGET_WIDTH, Opcode
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.register_table import register_table
 from weft.hw.contract.registers import Register
@@ -50,6 +50,11 @@ LOAD_FIELDS = {Opcode.LOAD_SCALE: "load_scale", Opcode.LOAD_ACTIVATION_TABLE: "l
 def load_fields(arch: Arch) -> dict[str, int]:
     """Return the fields of ``LOAD_FIELDS`` that this machine has: name -> width."""
     return dict.fromkeys((LOAD_FIELDS[opcode] for opcode in arch.parameter_loads), 1)
+
+
+def target_fields(arch: Arch) -> dict[str, int]:
+    """Return the fields of a Signal's operation that hold its target: name -> width."""
+    return {"target": TARGET_WIDTH} if arch.sync_counters else {}
 
 
 def stride_log2_width(arch: Arch) -> int:

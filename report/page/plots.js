@@ -5,7 +5,8 @@
 const PARTS = [["useful", "useful", "#0072B2", ""], ["idle", "idle lanes", "#56B4E9", ""]];
 const CAUSES = [["weights", "wait: weights", "#E69F00", ""], ["dram_read", "wait: DRAM read", "#D55E00", ""],
   ["dram_write", "wait: DRAM write", "#CC79A7", "/"], ["moves", "wait: moves", "#F0E442", ""],
-  ["simd", "wait: SIMD", "#009E73", ""], ["hazard", "wait: sums", "#999999", "x"], ["issue", "wait: issue", "#000000", ""]];
+  ["simd", "wait: SIMD", "#009E73", ""], ["hazard", "wait: sums", "#999999", "x"],
+  ["cores", "wait: other cores", "#0072B2", "."], ["issue", "wait: issue", "#000000", ""]];
 const UNIT_LOOKS = { read0: ["#56B4E9", "solid"], write0: ["#E69F00", "solid"], read1: ["#009E73", "solid"], write1: ["#CC79A7", "dot"] };
 const CHOSEN = "#E69F00";
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d"] };

@@ -17,6 +17,7 @@ from weft.golden.decode import (
     LoadWeight,
     MatMul,
     NoOp,
+    Signal,
     Simd,
     SimdLoop,
 )
@@ -184,6 +185,11 @@ class DecodeReference:
     def _LoadActivationTable(self, operation: LoadActivationTable) -> Fields:
         return {"unit": "move_out", "load_table": 1, "load_scale": 0, "activation_table": operation.table, "local0": 1,
                 **self._walk(0, operation.local), "size_m1": 255}
+
+    def _Signal(self, operation: Signal) -> Fields:
+        target = operation.above << 4 | operation.counter
+        return {"unit": "sync", "range1": 1, "dram1": int(operation.dram1), "target": target,
+                **self._walk(1, operation.far)}
 
     def _LoadLut(self, operation: LoadLut) -> Fields:
         return {"unit": "simd", "simd_kind": _number(SimdKind.LOAD_LUT), "table": operation.table, "local0": 1,

@@ -19,6 +19,8 @@ MOST_VECTORS = 48
 LONG_VECTORS = 300
 """Longest range that comes now and then."""
 REPEATS_TRIED = 4
+MOST_HELD = 6
+"""What a counter holds at most."""
 MOST_REPEATED = 24
 """Instructions of one Repeat: a random program is short."""
 
@@ -28,7 +30,7 @@ Program = list[Instruction]
 class ProgramMaker:
     """A program in the making: random legal actions are appended, and what legality depends on is kept."""
 
-    def __init__(self, arch: Arch, seed: int) -> None:
+    def __init__(self, arch: Arch, seed: int, core: int = 0) -> None:
         self.arch, self.isa = arch, Isa(arch)
         self.random = random.Random(seed)
         self.program: Program = []
@@ -37,6 +39,8 @@ class ProgramMaker:
         self.rows = {Opcode.MAT_MUL: (1, 0, 0), Opcode.DATA_MOVE: (1, 0, 0)}
         """Rows, near pitch, far pitch as configured."""
         self.tap_registers = {Register.TAP_ORIGIN: 0, Register.TAP_ROWS: 1, Register.TAP_PITCH: 0}
+        self.core, self.held = core, [0] * arch.sync_counters
+        """What the core's own counters hold; it posts to nobody else."""
         self.recent: dict[str, list[int]] = {memory: [0] for memory in ("local", "accumulator", "dram0", "dram1")}
         self.depths = {memory: getattr(arch, f"{memory}_depth") for memory in self.recent}
 
@@ -49,6 +53,8 @@ class ProgramMaker:
     def _follow(self, instruction: Instruction) -> None:
         """Note what an instruction that a Repeat may have made changes of what legality depends on."""
         self.program_counter = (self.program_counter + 1) % (1 << 32)
+        if instruction.opcode == Opcode.SIGNAL:
+            self.held = self.held_after(self.held, instruction) or self.held
         if instruction.opcode != Opcode.CONFIGURE:
             return
         register, value = instruction.operand0, instruction.operand1
@@ -203,6 +209,38 @@ class ProgramMaker:
         self.emit(self.isa.load_activation_table(self.base("local", (TABLE_ENTRIES - 1) * stride + 1), table,
                                             local_stride=stride))
 
+    def signal(self) -> None:
+        """Emit a post to nobody or to the core itself, or a wait for what it has posted."""
+        if not self.arch.sync_counters:
+            return
+        dram1, counter = self.chance(0.5), self.random.randrange(self.arch.sync_counters)
+        size = self.size(self.depths[f"dram{int(dram1)}"])
+        first = self.base(f"dram{int(dram1)}", size)
+        if self.chance(0.5):
+            amount = self.random.randint(0, self.held[counter])
+            self.emit(self.isa.wait(counter, amount, first, size, dram1=dram1))
+        else:
+            cores = [self.core] if self.held[counter] < MOST_HELD and self.chance(0.7) else []
+            self.emit(self.isa.post(counter, cores, first, size, dram1=dram1))
+
+    def settle(self) -> None:
+        """Emit waits that leave the counters at 0."""
+        for counter, held in enumerate(self.held):
+            if held:
+                self.emit(self.isa.wait(counter, held, 0, 1))
+
+    def held_after(self, held: list[int], instruction: Instruction) -> list[int] | None:
+        """Return what the counters hold after a Signal, None if it waits for more, or posts to another core."""
+        counter, above = instruction.operand0 & 15, instruction.operand0 >> 4
+        if instruction.flags & 1:
+            more = -above
+        elif above & ~(1 << self.core):
+            return None
+        else:
+            more = int(above != 0)
+        left = held[counter] + more
+        return None if not 0 <= left <= MOST_HELD else [*held[:counter], left, *held[counter + 1:]]
+
     def repeat(self) -> None:
         """Emit a Repeat of legal instructions, if a few tries find one; often of what it makes itself."""
         reach = min(self.arch.repeat_depth, len(self.program))
@@ -218,12 +256,20 @@ class ProgramMaker:
         left = 0
         for opcode, body in self.isa.split(words)[[0, 3]].T.tolist():
             left = left - 1 if left else body + 1 if opcode == Opcode.SIMD_LOOP else 0
-        if left or first_stop(words, self.arch) is not None:
+        if left or first_stop(words, self.arch) is not None or not self._signals_end(words):
             return
         self.emit(repeat)
         if any(rows > 1 for rows, *_ in self.rows.values()):  # with pitches that may leave no room
             self.rows_mat_mul()
             self.rows_move()
+
+    def _signals_end(self, words: bytes) -> bool:
+        """Tell whether no wait of a program of this core alone lasts for ever."""
+        held: list[int] | None = [0] * self.arch.sync_counters
+        for row in self.isa.split(words).T.tolist() if self.arch.sync_counters else ():
+            if held is not None and row[0] == Opcode.SIGNAL:
+                held = self.held_after(held, Instruction(*row))
+        return held is not None
 
     # -- registers -------------------------------------------------------------------------------------------------
     def configure(self) -> None:
@@ -326,6 +372,7 @@ class ProgramMaker:
             return
         actions = self.ACTIONS_WITH_SCALES if self.arch.scheme.per_lane else self.ACTIONS
         actions = self.ACTIONS_WITH_ACTIVATION_TABLES if self.arch.activation_tables else actions
+        actions = {**actions, "signal": 4} if self.arch.sync_counters else actions
         name = self.random.choices(list(actions), list(actions.values()))[0]
         getattr(self, name)()
 

@@ -20,7 +20,7 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.tb.random.program_maker import Program, ProgramMaker
 
-PROGRAM_FAULTS = tuple(cause for cause in Cause if Cause.NONE < cause <= Cause.REPEAT)
+PROGRAM_FAULTS = tuple(cause for cause in Cause if Cause.NONE < cause <= Cause.SIGNAL)
 """Causes that a program can bring about."""
 
 
@@ -36,11 +36,14 @@ def random_vectors(arch: Arch, seed: int, count: int) -> np.ndarray:
     return np.where(rng.random(shape) < 0.1, special, values)
 
 
-def random_program(arch: Arch, seed: int, length: int) -> Program:
-    """Return a legal program of at least ``length`` instructions; the last loop's body may make it a little longer."""
-    maker = ProgramMaker(arch, seed)
+def random_program(arch: Arch, seed: int, length: int, core: int = 0) -> Program:
+    """Return a legal program of at least ``length`` instructions; the last loop's body may make it a little longer.
+
+    With ``sync_counters`` it is for ``core`` of several; it posts to no other, and leaves its counters at 0."""
+    maker = ProgramMaker(arch, seed, core)
     maker.preamble()
     maker.fill(length)
+    maker.settle()
     return maker.program
 
 
@@ -139,7 +142,10 @@ def _accumulator_range(isa: Isa, rng: random.Random) -> Program:
 def _dram_range(port: int) -> Callable[[Isa, random.Random], Program]:
     def make(isa: Isa, rng: random.Random) -> Program:
         depth = (isa.arch.dram0_depth, isa.arch.dram1_depth)[port]
-        return [isa.data_move(DataFlow(2 * port + direction), 0, depth - 1, 2) for direction in (0, 1)]
+        found = [isa.data_move(DataFlow(2 * port + direction), 0, depth - 1, 2) for direction in (0, 1)]
+        if not isa.arch.sync_counters:
+            return found
+        return [*found, isa.post(0, (), depth - 1, 2, dram1=port == 1), isa.wait(0, 0, depth - 1, 2, dram1=port == 1)]
     return make
 
 
@@ -194,9 +200,19 @@ def _repeat(isa: Isa, rng: random.Random) -> Program:
     return [isa.repeat(depth + 1, rng.choice(counts))] if 0 < depth < 1 << isa.operand_widths[0] else []
 
 
+def _signal(isa: Isa, rng: random.Random) -> Program:
+    """A counter, a core or an amount that there is not."""
+    arch = isa.arch
+    if not arch.sync_counters:
+        return []
+    targets = [(1 << arch.cores << 4, 0), (256 << 4, 1)] + [(arch.sync_counters, flags) for flags in range(4)
+                                                          if arch.sync_counters < 16]
+    return [Instruction(Opcode.SIGNAL, flags, target) for target, flags in targets if target < 1 << 20]
+
+
 ILLEGAL: dict[Cause, Callable[[Isa, random.Random], Program]] = {
     Cause.OPCODE: _opcode, Cause.FLAGS: _flags, Cause.RESERVED_BITS: _reserved, Cause.LOCAL_RANGE: _local_range,
     Cause.ACCUMULATOR_RANGE: _accumulator_range, Cause.DRAM0_RANGE: _dram_range(0), Cause.DRAM1_RANGE: _dram_range(1),
     Cause.REGISTER: _register, Cause.REGISTER_VALUE: _register_value, Cause.SIMD_OPCODE: _simd_opcode,
     Cause.SIMD_REGISTER: _simd_register, Cause.LUT_TABLE: _lut_table, Cause.LOOP_BODY: _loop_body,
-    Cause.REPEAT: _repeat}
+    Cause.REPEAT: _repeat, Cause.SIGNAL: _signal}

@@ -28,7 +28,7 @@ def random_programs(arch: Arch, seed: int, length: int) -> list[bytes]:
 def _program(arch: Arch, core: int, seed: int, length: int) -> list[Instruction]:
     isa, first = Isa(arch), WINDOW_BLOCKS * core
     begins = [isa.configure(register, first) for register in OFFSETS]
-    body = [_moved(each, first) for each in random_program(arch, seed, length)]
+    body = [_moved(each, first) for each in random_program(arch, seed, length, core)]
     return [*begins, *body, *dump_program(arch, offset_blocks=default_offset_blocks(arch) + first)]
 
 

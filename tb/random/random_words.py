@@ -62,6 +62,10 @@ class RandomWords:
             return self.sub()
         if field.kind is Kind.SIZE:
             return self.body() if field.name == "body" else self.size()
+        if field.kind is Kind.TARGET:
+            counters = max(self.arch.sync_counters, 1)
+            return rng.choice([rng.randrange(counters), rng.randrange(counters), rng.randrange(16)]) | rng.choice(
+                [0, 1, rng.randrange(1 << self.arch.cores), 1 << self.arch.cores, 255, 256]) << 4
         if field.kind is Kind.NUMBER:
             most = self.arch.lut_count
             return rng.choice([0, 1, most, most, most + 1, rng.getrandbits(8)])

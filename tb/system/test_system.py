@@ -34,8 +34,8 @@ def systems() -> dict[str, Arch]:
     """Name -> machine of several cores."""
     archs = lockstep_archs()
     return {
-        "three on two ports": archs["lanes2"].replace(dram_ports=SHARED, cores=3, memory_ports=2),
-        "two on one port": archs["lanes4_slices"].replace(cores=2),
+        "three on two ports": archs["lanes2"].replace(dram_ports=SHARED, cores=3, memory_ports=2, sync_counters=4),
+        "two on one port": archs["lanes4_slices"].replace(cores=2, sync_counters=2),
     }
 
 

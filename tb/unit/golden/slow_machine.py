@@ -62,6 +62,7 @@ class SlowMachine:
             self.config |= {0x13: 0, 0x17: 0}
         if arch.depthwise_taps == 9:
             self.config |= {0x0F: 1, 0x1F: 0}
+        self.held = [0] * 16
         self.pc = 0
         self.before: list[Instruction] = []
         self.loop: tuple[int, int, list[Instruction]] | None = None
@@ -72,12 +73,13 @@ class SlowMachine:
         op, flags, a, b, c = ins.opcode, ins.flags, ins.operand0, ins.operand1, ins.operand2
         has = {0, 1, 2, 3, 4, 15} | ({5} if arch.lut_count else set()) | ({6} if arch.simd_loop_depth else set())
         has |= ({7} if self.int8 else set()) | ({8} if arch.activation_tables else set())
-        has |= {9} if arch.repeat_depth else set()
+        has |= ({9} if arch.repeat_depth else set()) | ({10} if arch.sync_counters else set())
         if op not in has:
             return {Cause.OPCODE}
         if self.loop and op != 4:
             found.add(Cause.LOOP_BODY)
-        allowed = {1: range(4), 2: (0, 1, 2, 3, 12, 13, 14, 15), 3: range(4), 4: range(16 if self.loop else 8)}
+        allowed = {1: range(4), 2: (0, 1, 2, 3, 12, 13, 14, 15), 3: range(4), 4: range(16 if self.loop else 8),
+                   10: range(4)}
         if flags not in allowed.get(op, (0,)):
             return found | {Cause.FLAGS}
         address_bits = [self.isa.address_widths[i] + self.isa.stride_widths[i] for i in (0, 1)]
@@ -85,7 +87,7 @@ class SlowMachine:
         limits = {0: (0, 0, 0), 1: (address_bits[0], address_bits[1], 99), 2: (address_bits[0], address_bits[1], 99),
                   3: (address_bits[0], 99, 0), 4: (address_bits[0], address_bits[1], sub_bits),
                   5: (address_bits[0], 99, 0), 6: (99, 99, 0), 7: (address_bits[0], 0, 0), 8: (address_bits[0], 99, 0),
-                  9: (99, 99, 0), 15: (99, 99, 0)}[op]
+                  9: (99, 99, 0), 10: (20, address_bits[1], 99), 15: (99, 99, 0)}[op]
         if any(value >> bits for value, bits in zip((a, b, c), limits, strict=True)):
             return found | {Cause.RESERVED_BITS}
         return found | self.value_causes(ins)
@@ -121,6 +123,11 @@ class SlowMachine:
                 found.add(Cause.LUT_TABLE)
         if op == 9:  # a legal one is another instruction by now
             found.add(Cause.REPEAT)
+        if op == 10:
+            if far + c * far_stride >= (arch.dram0_depth, arch.dram1_depth)[flags >> 1]:
+                found.add((Cause.DRAM0_RANGE, Cause.DRAM1_RANGE)[flags >> 1])
+            if ins.operand0 % 16 >= arch.sync_counters or ins.operand0 >> 4 >= (256 if flags & 1 else 2 ** arch.cores):
+                found.add(Cause.SIGNAL)
         if op == 6 and b + 1 > arch.simd_loop_depth:
             found.add(Cause.LOOP_BODY)
         if op == 4:
@@ -201,7 +208,8 @@ class SlowMachine:
         self.pc = (self.pc + 1) % 2 ** 32
         self.before.append(ins)
         {0: lambda ins: None, 1: self.mat_mul, 2: self.data_move, 3: self.load_weight, 4: self.simd, 5: self.load_lut,
-         6: self.simd_loop, 7: self.load_scale, 8: self.load_activation_table, 15: self.configure}[ins.opcode](ins)
+         6: self.simd_loop, 7: self.load_scale, 8: self.load_activation_table, 10: self.signal,
+         15: self.configure}[ins.opcode](ins)
 
     def rescale_input(self, value: int) -> int:
         if self.int8:
@@ -299,6 +307,12 @@ class SlowMachine:
     def load_activation_table(self, ins: Instruction) -> None:
         near, stride = self.isa.address(0, ins.operand0)
         self.activation_tables[ins.operand1 - 1] = [list(self.local[near + k * stride]) for k in range(256)]
+
+    def signal(self, ins: Instruction) -> None:
+        """This machine is core 0, and alone."""
+        counter, above = ins.operand0 % 16, ins.operand0 >> 4
+        self.held[counter] += -above if ins.flags & 1 else above % 2
+        assert self.held[counter] >= 0, "a wait that lasts for ever"
 
     def load_scale(self, ins: Instruction) -> None:
         near, stride = self.isa.address(0, ins.operand0)

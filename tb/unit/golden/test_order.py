@@ -98,7 +98,8 @@ def test_golden_cores_wait_for_each_other_in_any_order() -> None:
     rounds = 3
     cores = [[each for turn in range(rounds) for each in (
         *([ISA.wait(0, 1, 0, 8)] if turn or core else []), load(max(3 * turn + core - 1, 0), 1),
-        save(3 * turn + core, 1), *([ISA.post(0, [(core + 1) % 3], 0, 16)] if (turn, core) != (rounds - 1, 2) else []))] for core in range(3)]
+        save(3 * turn + core, 1), *([ISA.post(0, [(core + 1) % 3], 0, 16)] if (turn, core) != (rounds - 1, 2) else []),
+    )] for core in range(3)]
     for seed in (None, *range(20)):
         system = GoldenSystem(ARCH)
         system.drams["dram0"].write(0, system.drams["dram0"].read(0, 1) + 5)
