@@ -14,6 +14,7 @@ from typing import NamedTuple
 from weft.compiler.layers.hir import Layer, Var
 from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.split.touched import touched
+from weft.compiler.tiling.costs import traffic
 from weft.compiler.tiling.search import Search, too_small
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.share import shares, ways_to_cut, whole_box
@@ -28,8 +29,10 @@ MOST_WAYS = 16
 """The ways through the layers that are followed at once."""
 KEPT_PART = 0.5
 """The part of local memory that a layer's tensors may take and be expected to stay there."""
-EXCHANGE_CYCLES = 2 * EXPECTED.read_latency + 60
+EXCHANGE_CYCLES = 2 * EXPECTED.read_latency + 200
 """Cycles from a save to the end of its load by another core, beyond their beats: a post and a wait lie between."""
+READS_PART = 0.2
+"""The part of a share's read beats that keeps its array waiting. Shares with fewer reads leave room for exchanges."""
 
 
 class Made(NamedTuple):
@@ -77,9 +80,12 @@ def _options(layer: Layer, consts: LayerConsts, arch: Arch, search: Search) -> l
         boxes = shares(whole, cuts)
         shapes = [search.shape(layer, consts, arch, box) for box in boxes]
         largest = max(range(len(boxes)), key=lambda core: (boxes[core].vectors, 0 < core < len(boxes) - 1))
-        plan = search.plan(_kept(shapes[largest])) or search.plan(shapes[largest])
+        shape = _kept(shapes[largest])
+        plan = search.plan(shape) or search.plan(shape := shapes[largest])
         if plan is not None:
-            found.append(_Option((*shapes, *[None] * (arch.cores - len(boxes))), plan.cost))
+            moved = traffic(shape, plan.tiling)
+            reads = (moved.dram0_read + moved.dram1_read + moved.consts) * arch.vector_beats
+            found.append(_Option((*shapes, *[None] * (arch.cores - len(boxes))), plan.cost + READS_PART * reads))
     return found
 
 
