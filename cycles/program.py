@@ -54,8 +54,8 @@ each a vector behind the one before.
 ``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
 the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale or
 LoadActivationTable is an operation of move_out without a memory of operand 1; its range counts as one that is written,
-as in the interlock. ``window``: where the window of DRAM that operand 1 lies in begins, in bytes. ``waits``, ``counter``,
-``above``: of a Signal, which has no size or row of its own, whether it is a wait, and its target."""
+as in the interlock. ``window``: where the window of DRAM that operand 1 lies in begins, in bytes. ``waits``,
+``counter``, ``above``: of a Signal, which passes no vectors, whether it is a wait, and its target."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +279,7 @@ def _signals(work: np.ndarray, opcode: np.ndarray, flags: np.ndarray, operands: 
     """Fill the columns of Signals, whose ranges are known; they pass no vectors."""
     signal, target = opcode == Opcode.SIGNAL, _field(Opcode.SIGNAL, "target", operands)
     work["size"][signal] = work["rows"][signal] = 0
+    work["last1"][signal] += work["stride1"][signal] - 1  # all of the last stride
     work["waits"] = signal & (_flag(Opcode.SIGNAL, "wait", flags) == 1)
     work["counter"] = np.where(signal, target & (1 << COUNTER_WIDTH) - 1, 0)
     work["above"] = np.where(signal, target >> COUNTER_WIDTH, 0)

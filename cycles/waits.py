@@ -25,8 +25,8 @@ CAUSES = ("weights", "dram_read", "dram_write", "moves", "simd", "hazard", "core
 """The causes of waits.
 
 ``weights``: LoadWeight at work, or biases on their way into the columns; ``moves``: between accumulators and local
-memory; ``cores``: other cores; ``hazard``: sums on their way through the array; ``issue``: not decoded yet. A MatMul never waits for memory
-banks, because they serve it first."""
+memory; ``cores``: other cores; ``hazard``: sums on their way through the array; ``issue``: not decoded yet. A MatMul
+never waits for memory banks, because they serve it first."""
 _CAUSE_OF_UNIT = {"load_weight": "weights", "mat_mul": "hazard", "simd": "simd", "move_out": "moves",
                   "move_in": "moves", "dram0_read": "dram_read", "dram1_read": "dram_read",
                   "dram0_write": "dram_write", "dram1_write": "dram_write", "dram_read": "dram_read",

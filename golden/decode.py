@@ -221,9 +221,9 @@ class Decoder:
 
     def signal(self, instruction: Instruction) -> Signal:
         """Return a Signal decoded."""
-        target = instruction.raw("target")
+        target, strides = instruction.raw("target"), self.walk(instruction, "range", instruction.raw("size") + 1)
         return Signal(instruction.flag("wait"), instruction.flag("dram1"), target & (1 << COUNTER_WIDTH) - 1,
-                      target >> COUNTER_WIDTH, self.walk(instruction, "range", instruction.raw("size") + 1))
+                      target >> COUNTER_WIDTH, Walk(strides.base, strides.size * strides.stride))
 
     def configure(self, instruction: Instruction) -> Configure:
         """Return a Configure decoded."""

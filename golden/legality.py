@@ -209,11 +209,16 @@ class _Table:
         window = np.where(dram1, self.register(Register.DRAM1_OFFSET), self.register(Register.DRAM0_OFFSET))
         for name, values in (("instruction", np.arange(self.count)), ("waits", self._flag(Opcode.SIGNAL, "wait")),
                              ("dram1", dram1), ("window", window), ("first", self._address(1)[0]),
-                             ("last", self._last(1, self.operands[2] + 1)),
+                             ("last", self._signal_last()),
                              ("counter", self.operands[0] & (1 << COUNTER_WIDTH) - 1),
                              ("above", self.operands[0] >> COUNTER_WIDTH)):
             found[name] = values[there]
         return found
+
+    def _signal_last(self) -> Any:
+        """Return the last address of a Signal's range, which is as many strides long as its size says."""
+        base, stride = self._address(1)
+        return base + (self.operands[2] + 1) * stride - 1
 
     def dram_moves(self) -> np.ndarray:
         """Return [3, n] of each DataMove from or to a DRAM: DataFlow, first and last address."""
@@ -257,7 +262,7 @@ class _Table:
         depth = np.where(self._flag(Opcode.SIGNAL, "dram1"), self.arch.dram1_depth, self.arch.dram0_depth)
         counter, above = self.operands[0] & (1 << COUNTER_WIDTH) - 1, self.operands[0] >> COUNTER_WIDTH
         most = np.where(self._flag(Opcode.SIGNAL, "wait"), (1 << COUNT_WIDTH) - 1, (1 << self.arch.cores) - 1)
-        return (self.opcode == Opcode.SIGNAL) & ((self._last(1, self.operands[2] + 1) >= depth)
+        return (self.opcode == Opcode.SIGNAL) & ((self._signal_last() >= depth)
                                                  | (counter >= self.arch.sync_counters) | (above > most))
 
     def _tables(self) -> np.ndarray:

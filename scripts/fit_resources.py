@@ -76,6 +76,9 @@ FITTED: dict[str, Arch] = {
     "lanes4_3cores": SMALL.replace(cores=3),
     "lanes4_4cores_2ports": SMALL.replace(cores=4, memory_ports=2),
     "lanes4_6cores": SMALL.replace(cores=6),
+    "lanes4_2cores_2counters": SMALL.replace(cores=2, sync_counters=2),
+    "lanes4_4cores_4counters": SMALL.replace(cores=4, memory_ports=2, sync_counters=4),
+    "lanes4_6cores_16counters": SMALL.replace(cores=6, sync_counters=16),
     "lanes5_2cores_2ports": WIDE.replace(cores=2, memory_ports=2),
     "lanes5_4cores": WIDE.replace(cores=4),
 }
@@ -186,11 +189,11 @@ def commit() -> str:
 
 # -- fitting -----------------------------------------------------------------------------------------------------------
 def like_its_twin(machines: dict[str, Arch], name: str, kind: str) -> bool:
-    """Return whether the machine's twin without depthwise_taps is there, and nothing of this block depends on the key.
+    """Return whether the machine's twin without the latest keys is there, and nothing of this block depends on them.
 
     Such a block would only count twice."""
     arch = machines[name]
-    twin = arch.replace(depthwise_taps=0)
+    twin = arch.replace(depthwise_taps=0, sync_counters=0)
     return twin != arch and twin in machines.values() and bool(
         (resources.values(arch, kind) == resources.values(twin, kind)).all())
 

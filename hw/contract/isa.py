@@ -253,18 +253,17 @@ class Isa:
                             self._flags(Opcode.SIGNAL, wait=True, dram1=dram1))
 
     def _signal(self, counter: int, value: int, first: int, size: int, flags: int) -> Instruction:
-        """Return a Signal. A range too long for the size field gets a stride, and may then be a little longer."""
+        """Return a Signal. A range too long for the size field counts in strides, and may then be a little longer."""
         target = value << COUNTER_WIDTH | self._of("counter", counter, self.arch.sync_counters)
         stride = 1
-        while -(-(size - 1) // stride) >= 1 << self.operand_widths[2] and encodable(2 * stride,
-                                                                                   self.arch.stride1_depth):
+        while -(-size // stride) > 1 << self.operand_widths[2] and encodable(2 * stride, self.arch.stride1_depth):
             stride *= 2
-        steps = -(-(size - 1) // stride)
-        if stride > 1:  # up to the end of the memory it begins sooner instead
+        strides = -(-size // stride)
+        if stride > 1:  # at the end of the memory it begins sooner instead
             depth = self.arch.dram1_depth if flags >> flag_bit(Opcode.SIGNAL, "dram1") & 1 else self.arch.dram0_depth
-            first = min(first, max(depth - 1 - steps * stride, 0))
+            first = min(first, max(depth - strides * stride, 0))
         return Instruction(Opcode.SIGNAL, flags, target, self._address("Signal range", 1, first, stride),
-                           self._size("Signal size", 2, steps + 1))
+                           self._size("Signal size", 2, strides))
 
     def _of(self, what: str, number: int, count: int) -> int:
         """Return ``number`` if it is one of 0..``count`` - 1, else raise IsaError that names ``what``."""

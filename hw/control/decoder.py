@@ -277,7 +277,10 @@ class Decoder(wiring.Component):
         for index, size in enumerate(sizes):
             operand = multiply.issue[f"operand{index}"]
             products = partial_products(self._arch, multiply.issue.rows_m1, operand.pitch)
-            m.d.sync += [add[f"along{index}"].eq(size << operand.stride_log2),
+            along = size << operand.stride_log2
+            if index and self._arch.sync_counters:  # a Signal's range ends with its last stride
+                along = along | Mux(multiply.issue.unit.sync, (1 << operand.stride_log2) - 1, 0)
+            m.d.sync += [add[f"along{index}"].eq(along),
                          *(add[f"across{index}_{part}"].eq(product) for part, product in enumerate(products))]
 
     def _last(self, add, index: int) -> Value:

@@ -178,6 +178,9 @@ TERMS: dict[str, Terms] = {
     "has activation tables": lambda arch: bool(arch.activation_tables),
     "lanes, activation tables": lambda arch: arch.array_size * bool(arch.activation_tables),
     "cores": lambda arch: arch.cores,
+    "has signals": lambda arch: bool(arch.sync_counters),
+    "counters": lambda arch: arch.sync_counters,
+    "counters, cores": lambda arch: arch.sync_counters * arch.cores,
     "cores of a port": lambda arch: arch.cores / arch.memory_ports,
     "bus, cores of a port": lambda arch: arch.axi_data_width * arch.cores / arch.memory_ports,
 }
@@ -189,7 +192,7 @@ BLOCKS: dict[str, Sequence[str]] = {
               "vector, two rows", "vector, taps", "vector, lanes, taps", "has taps"),
     "csr": ("one",),
     "decoder": ("one", "far address", "products", "has scales", "has activation tables", "products in tables",
-                "has taps"),
+                "has taps", "has signals"),
     "dram_read": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "dram_write": ("one", "vector", "vector, slices", "bus", "gearbox", "dram address", "slices"),
     "input_rescaler": ("one", "vector, points", "sums, points", "vector, every step", "on-chip address", "has scales",
@@ -210,7 +213,8 @@ BLOCKS: dict[str, Sequence[str]] = {
     "sampler": ("one",),
     "simd": ("one", "vector, points", "sums, points", "vector, every step", "registers", "has registers", "tables",
              "lanes, tables", "has tables", "has loops", "slices", "lanes, scales"),
-    "supervisor": ("one",),
+    "supervisor": ("one", "has signals"),
+    "sync": ("one", "counters", "counters, cores"),
     "system_registers": ("one", "cores"),
 }
 """Block -> the terms of its look-up tables and flip-flops.
@@ -220,6 +224,8 @@ OF_SYSTEM = {"pages": "page_router", "registers": "system_registers"}
 """Block -> kind, of what a system has once."""
 SHARED = ("port_arbiter", *OF_SYSTEM.values())
 """Kinds of what cores share; one core has nothing of it."""
+ONLY_OF_CORES = (*SHARED, "sync")
+"""Kinds that only systems of several cores may have."""
 
 
 def kind_of(block: str) -> str:
@@ -230,7 +236,8 @@ def kind_of(block: str) -> str:
 def blocks_of(arch: Arch) -> dict[str, int]:
     """Return kind of block -> how many of them the machine has, in all its cores."""
     engines = [kind_of(name) for name in dram_units(arch)]
-    core = {kind: engines.count(kind) if kind in engines else 1 for kind in BLOCKS} | {"sampler": arch.sampler}
+    core = {kind: engines.count(kind) if kind in engines else 1 for kind in BLOCKS} | {
+        "sampler": arch.sampler, "sync": int(arch.sync_counters > 0)}
     shared = dict.fromkeys(SHARED, int(arch.cores > 1))
     shared["port_arbiter"] *= arch.memory_ports
     return {kind: arch.cores * count for kind, count in core.items()} | shared
@@ -293,7 +300,7 @@ def predict(arch: Arch, family: str, fitted: dict[str, Any] | None = None) -> di
     numbers = (fitted or model()["families"])[family]
     counts: dict[str, dict[str, int]] = {}
     for kind, copies in blocks_of(arch).items():
-        if not copies and kind in SHARED:
+        if not copies and kind in ONLY_OF_CORES:
             continue
         found = {column: of_block(arch, kind, numbers[column][kind]) for column in FITTED}
         counts[kind] = {column: max(0, round(copies * value)) for column, value in found.items()}

@@ -189,7 +189,7 @@ class DecodeReference:
     def _Signal(self, operation: Signal) -> Fields:
         target = operation.above << 4 | operation.counter
         return {"unit": "sync", "range1": 1, "dram1": int(operation.dram1), "target": target,
-                **self._walk(1, operation.far)}
+                "operand1.base": operation.far.base, "operand1.last": operation.far.last}
 
     def _LoadLut(self, operation: LoadLut) -> Fields:
         return {"unit": "simd", "simd_kind": _number(SimdKind.LOAD_LUT), "table": operation.table, "local0": 1,

@@ -12,30 +12,33 @@ from typing import NamedTuple
 LOCAL, ACCUMULATORS, DRAM0, DRAM1 = "L", "A", "0", "1"
 
 TABLE = """
-access      operands  load_weight mat_mul load_lut simd_write simd_read move_out move_in dram0_read dram0_write dram1_read dram1_write dram_read0 dram_write0 dram_read1 dram_write1
-load_weight L.        .           .       .        .          .         L        .       L          .           L          .           L          .           L          .
-mat_mul     LA        .           A       .        A          A         LA       A       L          .           L          .           L          .           L          .
-load_lut    L.        .           .       .        .          .         L        .       L          .           L          .           L          .           L          .
-simd_write  A.        .           A       .        A          A         A        A       .          .           .          .           .          .           .          .
-simd_read   .A        .           A       .        A          .         .        A       .          .           .          .           .          .           .          .
-move_out    LA        L           LA      L        A          .         L        LA      L          L           L          L           L          L           L          L
-move_in     LA        .           A       .        A          A         LA       A       L          .           L          .           L          .           L          .
-dram0_read  L0        L           L       L        .          .         L        L       L          L0          L          L           L          L0          L          L
-dram0_write L0        .           .       .        .          .         L        .       L0         0           L          .           L0         0           L          .
-dram1_read  L1        L           L       L        .          .         L        L       L          L           L          L1          L          L           L          L1
-dram1_write L1        .           .       .        .          .         L        .       L          .           L1         1           L          .           L1         1
-dram_read0  L0        L           L       L        .          .         L        L       L          L0          L          L           L          L0          L          L
-dram_write0 L0        .           .       .        .          .         L        .       L0         0           L          .           L0         0           L          .
-dram_read1  L1        L           L       L        .          .         L        L       L          L           L          L1          L          L           L          L1
-dram_write1 L1        .           .       .        .          .         L        .       L          .           L1         1           L          .           L1         1
+access      operands load_weight mat_mul load_lut simd_write simd_read move_out move_in dram0_read dram0_write dram1_read dram1_write dram_read0 dram_write0 dram_read1 dram_write1 sync0 sync1
+load_weight L.       .           .       .        .          .         L        .       L          .           L          .           L          .           L          .           .     .
+mat_mul     LA       .           A       .        A          A         LA       A       L          .           L          .           L          .           L          .           .     .
+load_lut    L.       .           .       .        .          .         L        .       L          .           L          .           L          .           L          .           .     .
+simd_write  A.       .           A       .        A          A         A        A       .          .           .          .           .          .           .          .           .     .
+simd_read   .A       .           A       .        A          .         .        A       .          .           .          .           .          .           .          .           .     .
+move_out    LA       L           LA      L        A          .         L        LA      L          L           L          L           L          L           L          L           .     .
+move_in     LA       .           A       .        A          A         LA       A       L          .           L          .           L          .           L          .           .     .
+dram0_read  L0       L           L       L        .          .         L        L       L          L0          L          L           L          L0          L          L           0     .
+dram0_write L0       .           .       .        .          .         L        .       L0         0           L          .           L0         0           L          .           0     .
+dram1_read  L1       L           L       L        .          .         L        L       L          L           L          L1          L          L           L          L1          .     1
+dram1_write L1       .           .       .        .          .         L        .       L          .           L1         1           L          .           L1         1           .     1
+dram_read0  L0       L           L       L        .          .         L        L       L          L0          L          L           L          L0          L          L           0     .
+dram_write0 L0       .           .       .        .          .         L        .       L0         0           L          .           L0         0           L          .           0     .
+dram_read1  L1       L           L       L        .          .         L        L       L          L           L          L1          L          L           L          L1          .     1
+dram_write1 L1       .           .       .        .          .         L        .       L          .           L1         1           L          .           L1         1           .     1
+sync0       .0       .           .       .        .          .         .        .       0          0           .          .           0          0           .          .           0     .
+sync1       .1       .           .       .        .          .         .        .       .          .           1          1           .          .           1          1           .     1
 """  # noqa: E501
 """A row and a column for each kind of access, named by its unit. The SIMD unit has three: a table loaded, accumulators
-written, accumulators read. Units behind a shared DRAM port have one for each window. ``operands``: the memory of
-operand 0 and of operand 1. A cell: the memories in which an operation of the row and one of the column must keep their
+written, accumulators read. Units behind a shared DRAM port, and that of Signals, have one for each
+window. ``operands``: the memory of operand 0 and of operand 1. A cell: the memories in which an operation of the row and one of the column must keep their
 order where they share an address, because one writes it."""
 
 UNIT_OF_ACCESS = {"load_lut": "simd", "simd_write": "simd", "simd_read": "simd", "dram_read0": "dram_read",
-                  "dram_read1": "dram_read", "dram_write0": "dram_write", "dram_write1": "dram_write"}
+                  "dram_read1": "dram_read", "dram_write0": "dram_write", "dram_write1": "dram_write",
+                  "sync0": "sync", "sync1": "sync"}
 """Access -> its unit; an access that is not here has the unit's name."""
 
 SEPARATE = ("dram0_read", "dram0_write", "dram1_read", "dram1_write")
@@ -80,9 +83,11 @@ def conflicts(unit: str, other: str, *, tables: bool = True) -> list[tuple[Touch
             if (ours, theirs) in CONFLICTS]
 
 
-def waits_for(unit: str, *, tables: bool = True, shared: bool = False) -> tuple[str, ...]:
-    """Return the other units with which ``unit`` can conflict over a memory; ``shared``: DRAM windows share a port."""
+def waits_for(unit: str, *, tables: bool = True, shared: bool = False, signals: bool = False) -> tuple[str, ...]:
+    """Return the other units with which ``unit`` can conflict over a memory.
+
+    ``shared``: DRAM windows share a port. ``signals``: the machine has Signals."""
     others = dict.fromkeys(touch.unit for touches in TOUCHES.values() for touch in touches)
-    absent = SEPARATE if shared else SHARED
+    absent = (*(SEPARATE if shared else SHARED), *(() if signals else ("sync",)))
     return tuple(other for other in others
                  if other not in (unit, *absent) and conflicts(unit, other, tables=tables))

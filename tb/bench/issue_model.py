@@ -23,7 +23,8 @@ from weft.tb.bench.hazards import ACCUMULATORS, CONFLICTS, Touch, touches_of
 def operation_layouts(arch: Arch) -> dict[str, data.StructLayout]:
     """Return unit -> layout of its operation, as the core takes them from the units themselves."""
     on_chip = ("load_weight", "mat_mul", "simd", "move_out", "move_in")
-    return {unit: operation_layout(arch, unit) for unit in (*on_chip, *dram_units(arch))}
+    signals = ("sync",) if arch.sync_counters else ()
+    return {unit: operation_layout(arch, unit) for unit in (*on_chip, *dram_units(arch), *signals)}
 
 
 WINDOWS = 0x5678, 0xDEF0

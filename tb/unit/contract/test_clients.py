@@ -14,6 +14,7 @@ from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.contract.units import UNIT_NAMES, Memory, clients, unit_names
+from weft.hw.control.sync_unit import SyncUnit
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
 from weft.hw.memory.scaled_move_out import ScaledMoveOutUnit
@@ -27,7 +28,7 @@ KINDS: dict[str, Callable[[Arch], Component]] = {
     "load_weight": LoadWeightUnit, "mat_mul": MatMulUnit, "simd": SimdUnit,
     "move_out": lambda arch: (ScaledMoveOutUnit if arch.data_type == "INT8" else MoveOutUnit)(arch),
          "move_in": MoveInUnit, "dram0_read": DramReader, "dram0_write": DramWriter, "dram1_read": DramReader,
-         "dram1_write": DramWriter, "dram_read": DramReader, "dram_write": DramWriter}
+         "dram1_write": DramWriter, "dram_read": DramReader, "dram_write": DramWriter, "sync": SyncUnit}
 
 
 def test_clients_by_hand() -> None:

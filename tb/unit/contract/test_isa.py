@@ -213,10 +213,11 @@ def test_opcodes_follow_the_machine() -> None:
 def test_signals_hold_counter_cores_and_amount_in_twenty_bits() -> None:
     assert SYNC.post(3, (0, 2), 5, 7) == Instruction(10, 0, 0x53, 5, 6)
     assert SYNC.wait(2, 255, 5, 7, dram1=True) == Instruction(10, 3, 0xFF2, 5, 6)
-    for size in (1, 65535, 65536, 65537, 65538, 1 << 20):
-        made = SYNC.wait(0, 1, 0, size)
-        stride = SYNC.address(1, made.operand1)[1]
-        assert size - 1 <= made.operand2 * stride < size - 1 + stride and (stride == 1) == (size <= 65536)
+    for first, size in ((0, 1), (7, 65535), (7, 65536), (7, 65537), (0, 1 << 20), ((1 << 20) - 65537, 65537)):
+        made = SYNC.wait(0, 1, first, size)
+        base, stride = SYNC.address(1, made.operand1)
+        assert base + (made.operand2 + 1) * stride - first in range(size, size + stride) and base <= first
+        assert (stride == 1) == (size <= 65536) and (base == first or first + size == 1 << 20)
     for refused in (lambda: SYNC.post(4, (0,), 0, 1), lambda: SYNC.post(0, (3,), 0, 1), lambda: SYNC.wait(0, 256, 0, 1),
                     lambda: ARTY.post(0, (), 0, 1)):
         with pytest.raises(IsaError, match="allowed"):
@@ -306,7 +307,7 @@ def test_shifts_are_limited_by_the_accumulator_and_fixed_with_every_step() -> No
     (Instruction(Opcode.CONFIGURE, 0, 99, 1), "Configure register=99 value=1"),
     (SYNC.post(3, (0, 2), 5, 7), "Signal counter=3 cores=0+2 range=5 size=7"),
     (SYNC.post(1, (), 5, 1, dram1=True), "Signal dram1 counter=1 cores=none range=5 size=1"),
-    (SYNC.wait(0, 2, 16, 1 << 17), "Signal wait counter=0 amount=2 range=16:4 size=32769"),
+    (SYNC.wait(0, 2, 16, 1 << 17), "Signal wait counter=0 amount=2 range=16:2 size=65536"),
     (Instruction(11, 1, 2, 3, 4), "illegal opcode=11 flags=1 operands=(2, 3, 4)"),
     (Instruction(Opcode.DATA_MOVE, 5), "DataMove flow=5 local=0 far=0 size=1"),
     (Instruction(Opcode.MAT_MUL, 8), "MatMul flag3 local=0 accumulator=0 size=1"),

@@ -9,7 +9,7 @@ import pytest
 
 from weft.hw.contract.arch import SEPARATE, SHARED, Arch
 from weft.hw.contract.instructions import DataFlow
-from weft.hw.contract.units import UNITS, Memory, conflict, unit_names, unit_of_flow
+from weft.hw.contract.units import UNIT_NAMES, UNITS, Memory, conflict, number_width, unit_names, unit_of_flow
 from weft.tb.bench.hazards import CELLS, TOUCHES, conflicts, touches_of, waits_for
 
 LETTERS = {Memory.LOCAL: "L", Memory.ACCUMULATORS: "A", Memory.DRAM0: "0", Memory.DRAM1: "1"}
@@ -38,6 +38,8 @@ def test_the_table_is_whole() -> None:
         assert all(set(cell) <= {touch.memory for touch in TOUCHES[name]} for name in (row, column))
     assert waits_for("load_weight") == ("move_out", "dram0_read", "dram1_read")
     assert waits_for("load_weight", shared=True) == ("move_out", "dram_read")
+    assert waits_for("sync", shared=True, signals=True) == ("dram_read", "dram_write")
+    assert waits_for("dram_write", shared=True, signals=True) == ("move_out", "dram_read", "sync")
 
 
 def test_a_machine_has_the_units_of_its_dram_ports() -> None:
@@ -46,7 +48,10 @@ def test_a_machine_has_the_units_of_its_dram_ports() -> None:
                                     "dram0_write", "dram1_read", "dram1_write")
     shared = separate.replace(dram_ports=SHARED)
     assert unit_names(shared) == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "dram_read", "dram_write")
-    for arch in (separate, shared):
+    signals = shared.replace(cores=2, sync_counters=1)
+    assert unit_names(signals) == (*unit_names(shared), "sync")
+    assert number_width(shared) == UNIT_NAMES.index("dram_write") + 1 == number_width(signals) - 1
+    for arch in (separate, shared, signals):
         assert set(unit_of_flow(arch).values()) <= set(unit_names(arch))
     assert unit_of_flow(shared)[DataFlow.LOCAL_TO_DRAM1] == "dram_write"
     assert unit_of_flow(separate)[DataFlow.LOCAL_TO_DRAM1] == "dram1_write"

@@ -46,6 +46,8 @@ MACHINES = {
     "most": TINY.replace(array_size=2, data_type="FP8BP4", local_depth=1 << 16, accumulator_depth=1 << 16,
                          dram0_depth=1 << 32, dram1_depth=(1 << 32) - 5, axi_address_width=34, stride0_depth=16,
                          stride1_depth=16, simd_registers_depth=16, lut_count=15, simd_loop_depth=64),
+    "cores": TINY.replace(local_depth=20, accumulator_depth=23, dram0_depth=1500, dram1_depth=99, stride1_depth=5,
+                          dram_ports=SHARED, cores=3, sync_counters=5, simd_loop_depth=3),
     "taps": TINY.replace(array_size=9, local_depth=50, accumulator_depth=23, depthwise_taps=9),
     "tables": TINY.replace(data_type="INT8", local_depth=20480, dram0_depth=1 << 21, decoder_multipliers=0),
 }

@@ -30,8 +30,9 @@ from weft.tb.bench.issue_model import (
 
 ARCH = Arch.load("tiny").replace(array_size=3, local_depth=50, accumulator_depth=23, dram0_depth=200, dram1_depth=99,
                                  lut_count=1, simd_registers_depth=2, dram_ports=SEPARATE)
-MACHINES = {"separate": ARCH, "shared": ARCH.replace(dram_ports=SHARED)}
-"""DRAM ports apart and shared."""
+MACHINES = {"separate": ARCH, "shared": ARCH.replace(dram_ports=SHARED),
+            "signals": ARCH.replace(dram_ports=SHARED, cores=2, sync_counters=3)}
+"""DRAM ports apart and shared, and a unit for Signals beside these."""
 on_both = pytest.mark.parametrize("machine", MACHINES)
 DEPTHS = {"local": 50, "accumulator": 23, "dram0": 200, "dram1": 99}
 FAR = {"mat_mul": "accumulator", "move_out": "accumulator", "move_in": "accumulator", "dram0_read": "dram0",
@@ -66,8 +67,10 @@ class Maker:
                                            "pitch": rng.randrange(16)}
         valid = {"local0": range0 is not None and not accumulators0,
                  "accumulators0": range0 is not None and accumulators0, "range1": range1 is not None}
-        if unit in ("dram_read", "dram_write"):
+        if unit in ("dram_read", "dram_write", "sync"):
             fields.setdefault("dram1", 0)
+        if unit == "sync":
+            fields.setdefault("target", 0x12345)
         fields = {"unit": {unit: 1}, "program_counter": len(self.program) * 0x1234567 % (1 << 32),
                   **numbers, **operands, **valid, **fields}
         issued = Issued(unit, fields, range0, accumulators0, range1)
@@ -84,6 +87,9 @@ class Maker:
         elif unit == "mat_mul":
             self.add(unit, self.range("local") if chance() < 0.8 else None, self.range("accumulator"),
                      swap=self.rng.randrange(2))
+        elif unit == "sync":
+            dram1 = self.rng.randrange(2)
+            self.add(unit, None, self.range(f"dram{dram1}"), dram1=dram1, target=self.rng.getrandbits(20))
         elif unit in FAR:
             self.add(unit, self.range("local"), self.range(FAR[unit]))
         else:
@@ -118,6 +124,8 @@ def expected(issued: Issued) -> dict[str, Any]:
     if unit == "mat_mul":
         return {**far, "accumulate": bit[0], "zeroes": bit[1], "swap": fields["swap"],
                 "loads": fields["turns"]["loads"], "input_shift": fields["input_shift"]}
+    if unit == "sync":
+        return {"wait": bit[0], "target": fields["target"]}
     if unit == "move_out":
         return {**far, "relu": bit[1], "output_shift": fields["output_shift"]}
     if unit == "move_in":
@@ -199,7 +207,7 @@ def access(maker: Maker, name: str, touch: Touch, span: tuple[int, int], younger
     ranges: list[tuple[int, int] | None] = [None, None]
     for other in TOUCHES[name]:
         ranges[other.operand] = span if other == touch else ELSEWHERE[other.operand][younger]
-    place = {"dram1": int(name.endswith("1"))} if touch.unit in ("dram_read", "dram_write") else {}
+    place = {"dram1": int(name.endswith("1"))} if touch.unit in ("dram_read", "dram_write", "sync") else {}
     kinds = {"load_lut": SimdKind.LOAD_LUT, "simd_write": SimdKind.INSTRUCTION, "simd_read": SimdKind.INSTRUCTION}
     return maker.add(touch.unit, *ranges, accumulators0=name == "simd_write", simd_kind=kinds.get(name, 0), swap=0,
                      **place)
@@ -211,7 +219,7 @@ def accesses_of(machine: str) -> list[str]:
 
 
 @pytest.mark.wide_cases("shared-m*", "shared-s*", "shared-l*", "*-load_weight", "*-simd_read", "*-move_in",
-                        "*-dram?_read", "shared-dram_read?")
+                        "*-dram?_read", "shared-dram_read?", "signals-[!s]*", "signals-s[!y]*")
 @pytest.mark.parametrize(("machine", "left"), [(machine, left) for machine in MACHINES
                                                for left in accesses_of(machine)])
 def test_each_pair_of_accesses_keeps_its_order_exactly_where_the_table_says_so(machine: str, left: str) -> None:

@@ -124,7 +124,7 @@ class SlowMachine:
         if op == 9:  # a legal one is another instruction by now
             found.add(Cause.REPEAT)
         if op == 10:
-            if far + c * far_stride >= (arch.dram0_depth, arch.dram1_depth)[flags >> 1]:
+            if far + (c + 1) * far_stride > (arch.dram0_depth, arch.dram1_depth)[flags >> 1]:
                 found.add((Cause.DRAM0_RANGE, Cause.DRAM1_RANGE)[flags >> 1])
             if ins.operand0 % 16 >= arch.sync_counters or ins.operand0 >> 4 >= (256 if flags & 1 else 2 ** arch.cores):
                 found.add(Cause.SIGNAL)
