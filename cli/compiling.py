@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from weft.cli import console
+from weft.cli.following import following
 from weft.cli.options import (
     AUTO_CORES,
     FOR_THROUGHPUT,
@@ -68,6 +69,9 @@ def compile_command(
     fix: FixOption = None,
     cores: CoresOption = AUTO_CORES,
     goal: GoalOption = FOR_THROUGHPUT,
+    schedule: Annotated[Path | None, typer.Option("--schedule", metavar="FILE.json", help="Which core computes which "
+                                                  "box of which layer, as weft ir check reads it; default: the "
+                                                  "compiler chooses.")] = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR (dB) of layers; "
@@ -106,7 +110,8 @@ def compile_command(
     asked = Asked(seconds, steps, seed, board, choices)
     stem = file_name(name or model.stem, "--name" if name else "the model's name")
     folder = folder or Path("build") / stem
-    check_outputs({"MODEL": model, "--calibrate": calibrate, "--arch": arch, "--choices": choices}, [
+    check_outputs({"MODEL": model, "--calibrate": calibrate, "--arch": arch, "--choices": choices,
+                   "--schedule": schedule}, [
         *(Output("--folder", folder / f"{stem}.{suffix}") for suffix in ("tmodel", "tprog", "tdata")),
         Output("--report", report_file, ROWS), Output("--html", html_file, PAGE),
         *([Output("--tune", folder / f"{stem}{SUFFIX}", KIND)] if asked.searches else [])])
@@ -119,6 +124,7 @@ def compile_command(
             quality.after(step, products)
 
     machine = override(Arch.load(arch), overrides)
+    cores, assigned = following(schedule, machine, cores)
     check_cores(cores, goal, machine)
     check_choices_fit(cores, goal, machine, asked.option)
     outputs, shapes, fixed = ends(output), input_shapes(shape), fixed_inputs(fix)
@@ -126,14 +132,14 @@ def compile_command(
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
     request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed,
-                      cores=cores, goal=goal)
+                      cores=cores, goal=goal, assigned=assigned)
     with console.progress() as progress:
         parts, found = chosen(asked, request, machine, progress)
         try:
             report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
                                    host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
                                    watch=watch if checker or quality else None, shapes=shapes, ranges=ranges,
-                                   fixed=fixed, choices=parts, cores=cores, goal=goal,
+                                   fixed=fixed, choices=parts, cores=cores, goal=goal, assigned=assigned,
                                    progress=lambda step: progress(f"compiling: {step}", 0, 0))
         except WeftError:
             if checker:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError, explain
 
@@ -15,6 +17,20 @@ NOT_BUILT = {"pipeline": "layers of an image on different cores"}
 THROUGHPUT, LATENCY = "throughput", "latency"
 GOALS = (THROUGHPUT, LATENCY)
 """``throughput``: cycles of an image on average; ``latency``: cycles until one image is done."""
+
+
+Span = tuple[int, int]
+
+
+class AssignedLayer(NamedTuple):
+    """What an outside schedule says of a layer: its ``size`` (channels, rows, columns), and who computes which box.
+
+    ``boxes``: core, then half-open ranges of channels, rows and columns. ``weighted``: whether it has weights."""
+
+    name: str
+    size: tuple[int, int, int]
+    weighted: bool
+    boxes: tuple[tuple[int, Span, Span, Span], ...]
 
 
 def check_cores(mode: str, goal: str, arch: Arch) -> None:

@@ -19,7 +19,7 @@ from weft.compiler.backend.report import CompileReport
 from weft.compiler.backend.split import split
 from weft.compiler.backend.write import check_place, write
 from weft.compiler.choices import FORMULA, Choices
-from weft.compiler.cores import AUTO, THROUGHPUT, check_choices_fit, check_cores
+from weft.compiler.cores import AUTO, THROUGHPUT, AssignedLayer, check_choices_fit, check_cores
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
@@ -105,7 +105,8 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   progress: Callable[[str], None] | None = None,
                   watch: Callable[[Step, Products], None] | None = None,
                   shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES,
-                  choices: Sequence[Choices] = (), cores: str = AUTO, goal: str = THROUGHPUT) -> CompileReport:
+                  choices: Sequence[Choices] = (), cores: str = AUTO, goal: str = THROUGHPUT,
+                  assigned: Sequence[AssignedLayer] = ()) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; return a report.
 
     NAME defaults to the file's stem. A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite,
@@ -117,12 +118,14 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     is called with each step and its products. ``shapes``: sizes that the file leaves open, by input or by their names.
     ``fixed``: inputs that become constants, with their values. ``ranges``: how INT8 machines find ranges, one of
     ``narrow.RANGES``. ``choices``: what is chosen already, for each subgraph of the machine. ``cores``: how several
-    share the work, one of ``cores.CORES``. ``goal``: what is to be small, one of ``cores.GOALS``. Raise WeftError for
-    everything that the user can mend."""
+    share the work, one of ``cores.CORES``. ``goal``: what is to be small, one of ``cores.GOALS``. ``assigned``: boxes
+    of layers that an outside schedule gave to cores, with ``cores`` "split". Raise WeftError for everything that the
+    user can mend."""
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
-                      ranges=known_ranges(ranges), fixed=dict(fixed), cores=cores, goal=goal)
+                      ranges=known_ranges(ranges), fixed=dict(fixed), cores=cores, goal=goal,
+                      assigned=tuple(assigned))
     check_cores(cores, goal, arch)
     check_choices_fit(cores, goal, arch, "choices" if choices else None)
     check_place(Path(output), name)

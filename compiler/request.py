@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.compiler.cores import AUTO, THROUGHPUT
+from weft.compiler.cores import AUTO, THROUGHPUT, AssignedLayer
 
 Sizes = Mapping[str, Sequence[int] | int]
 """Sizes that a file leaves open: all sizes of an input by its name, or one size by its own name."""
@@ -31,7 +31,7 @@ class Request:
     INT8 machines find ranges (``quantize/narrow.py``). ``shapes``: sizes that the file leaves open, by input or by
     their names. ``fixed``: values of inputs that become constants. ``keep_tensors``: every tensor keeps its place in
     DRAM0 to the end of the program, so that it can be read after the run. ``cores``: how several share the work, and
-    ``goal``: what is to be small (``cores.py``)."""
+    ``goal``: what is to be small (``cores.py``). ``assigned``: layers whose boxes an outside schedule gave to cores."""
 
     model: Path
     calibration: Mapping[str, np.ndarray] | None = None
@@ -44,3 +44,4 @@ class Request:
     fixed: Values = field(default_factory=dict)
     cores: str = AUTO
     goal: str = THROUGHPUT
+    assigned: tuple[AssignedLayer, ...] = ()

@@ -188,6 +188,9 @@ def _apart(places: Iterable[Place]) -> None:
 def _sizes(manifest: Manifest, arch: Arch) -> None:
     """Check the lengths of files; each file must have a single length."""
     sizes = file_sizes(manifest, arch)
+    for entry in program_files(manifest):
+        if entry.size > MOST_PROGRAM_BYTES:
+            raise ValueError(f"a program of {entry.size} bytes, more than {MOST_PROGRAM_BYTES}")
     if sum(sizes.values()) > MOST_DATA_BYTES:
         raise ValueError(f"files of {sum(sizes.values())} bytes, more than {MOST_DATA_BYTES}")
     said = [(entry.file_name, entry.size) for entry in program_files(manifest)]
@@ -197,8 +200,6 @@ def _sizes(manifest: Manifest, arch: Arch) -> None:
         if size != sizes[name]:
             raise ValueError(f"{sizes[name]} bytes and {size} bytes for the length of {name!r}")
     for entry in program_files(manifest):
-        if entry.size > MOST_PROGRAM_BYTES:
-            raise ValueError(f"a program of {entry.size} bytes, more than {MOST_PROGRAM_BYTES}")
         if entry.size % Isa(arch).instruction_bytes:
             raise ValueError(f"a program of {entry.size} bytes, of instructions of {Isa(arch).instruction_bytes}")
 

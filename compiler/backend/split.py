@@ -17,6 +17,7 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.compiler.scheduler.length import check_length
 from weft.compiler.scheduler.schedule import Schedule, schedule_layers
+from weft.compiler.split.assigned import Followed, follow
 from weft.compiler.split.order import ordered
 from weft.compiler.split.plan import SplitPlan, plan_split
 from weft.compiler.split.shares import choose_shares
@@ -31,11 +32,12 @@ from weft.hw.contract.arch import Arch
 class Cores:
     """One image over all cores: their plan, and the schedule and code of each.
 
-    None and empty where it is not split."""
+    None and empty where it is not split. ``followed``: what an outside schedule gave."""
 
     plan: SplitPlan | None = None
     schedules: tuple[Schedule, ...] = ()
     codes: tuple[MachineCode, ...] = ()
+    followed: Followed | None = None
 
     def text(self) -> str:
         """Return the programs of all cores as text."""
@@ -63,7 +65,9 @@ def split_layers(request: Request, graph: Graph, layers: Layers, consts: Consts,
                  arch: Arch) -> Cores:
     """Return the programs of all cores, checked. Raise CompileError if a memory is too small for them."""
     search, lives = Search(), live_ranges(graph, layers, request.keep_tensors)
-    plan = plan_split(lives, layers, consts, arch, choose_shares(layers, consts, arch, search), search)
+    followed = follow(layers, request.assigned, arch) if request.assigned else None
+    shares = choose_shares(layers, consts, arch, search, followed.shares if followed else {})
+    plan = plan_split(lives, layers, consts, arch, shares, search)
     verify_allocations(plan.cores[0].dram0.values(), arch.dram0_depth, "DRAM0")
     for core in plan.cores:
         verify_allocations(core.local.values(), arch.local_depth, "local memory")
@@ -74,7 +78,7 @@ def split_layers(request: Request, graph: Graph, layers: Layers, consts: Consts,
     codes = tuple(machine_code(schedule.operations, schedule.layers, arch) for schedule in schedules)
     for code in codes:
         check_length(len(code.layers), arch)
-    return Cores(plan, tuple(schedules), codes)
+    return Cores(plan, tuple(schedules), codes, followed)
 
 
 def cycles(codes: Sequence[MachineCode], arch: Arch) -> int:

@@ -53,6 +53,9 @@ FEWEST_STEPS = 16
 """The least magnitude of an output's largest value, in steps of the data type, without a warning."""
 
 
+FEW_NAMES = 4
+"""The most names that a warning lists."""
+
 LEAST_SHARE = 0.5
 """The least share of multiply-accumulates on the machine without a warning."""
 
@@ -175,10 +178,22 @@ def _share_warnings(partition: Partition) -> list[str]:
             f"host is {first.node!r} ({first.operator}): {first.why}"]
 
 
+def _schedule_warnings(products: Products) -> list[str]:
+    """Return what of an outside schedule could not be kept as it is."""
+    followed, found = products[Cores].followed, []
+    if followed is not None and followed.merged:
+        found.append(f"schedule: {len(followed.merged)} of its layers are computed within others: "
+                     f"{', '.join(followed.merged[:FEW_NAMES])}{', ...' if len(followed.merged) > FEW_NAMES else ''}")
+    if followed is not None and followed.rounded:
+        found.append(f"schedule: {followed.rounded} of its boxes end between channel tiles of "
+                     f"{products[Arch].array_size}, and were moved to the next one")
+    return found
+
+
 def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str, ...]:
     """Return the warnings about calibration, saturation and poor quantization parameters of a program."""
     arch, graph, numbers = products[Arch], products[Graph], products[Numbers]
-    calibration, warnings = products[Calibration], []
+    calibration, warnings = products[Calibration], _schedule_warnings(products)
     if calibration.random and numbers.measured and not products[Request].plain:
         warnings.append(f"no calibration inputs: {numbers.measured} come from random inputs and may be far off; "
                         "give real ones (--calibrate x.npz)")

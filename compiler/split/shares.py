@@ -53,12 +53,16 @@ class Way:
     made: Mapping[str, tuple[Made, ...]]
 
 
-def choose_shares(layers: Sequence[Layer], consts: Consts, arch: Arch, search: Search) -> Shares:
-    """Return the boxes of all layers and cores. Raise CompileError for a layer that no tiling fits."""
+def choose_shares(layers: Sequence[Layer], consts: Consts, arch: Arch, search: Search,
+                  fixed: Mapping[int, tuple[Box | None, ...]]) -> Shares:
+    """Return the boxes of all layers and cores; ``fixed``: those [cores] of some layers, by number.
+
+    Raise CompileError for a layer that no tiling fits."""
     ways = [Way((), 0.0, {})]
     last = {var.root: number for number, layer in enumerate(layers) for var in layer.inputs}
     for number, (layer, own) in enumerate(zip(layers, consts.layers, strict=True)):
-        options = _options(layer, own, arch, search)
+        cuts = [fixed[number]] if number in fixed else _cuts(layer, arch)
+        options = [option for boxes in cuts if (option := _option(layer, own, arch, search, boxes)) is not None]
         if not options:
             raise too_small([search.shape(layer, own, arch)], arch)
         grown = [_grown(way, option, arch) for way in ways for option in options]
@@ -73,20 +77,28 @@ class _Option(NamedTuple):
     cost: float
 
 
-def _options(layer: Layer, consts: LayerConsts, arch: Arch, search: Search) -> list[_Option]:
-    """Return the cuts of a layer that fit. The largest box, of equals a middle one, counts for the slowest core."""
-    whole, found = whole_box(layer, arch), []
-    for cuts in ways_to_cut(whole, arch.cores):
-        boxes = shares(whole, cuts)
-        shapes = [search.shape(layer, consts, arch, box) for box in boxes]
-        largest = max(range(len(boxes)), key=lambda core: (boxes[core].vectors, 0 < core < len(boxes) - 1))
-        shape = _kept(shapes[largest])
-        plan = search.plan(shape) or search.plan(shape := shapes[largest])
-        if plan is not None:
-            moved = traffic(shape, plan.tiling)
-            reads = (moved.dram0_read + moved.dram1_read + moved.consts) * arch.vector_beats
-            found.append(_Option((*shapes, *[None] * (arch.cores - len(boxes))), plan.cost + READS_PART * reads))
-    return found
+def _cuts(layer: Layer, arch: Arch) -> list[tuple[Box | None, ...]]:
+    """Return the boxes [cores] of each way to cut a layer."""
+    whole = whole_box(layer, arch)
+    found = [shares(whole, cuts) for cuts in ways_to_cut(whole, arch.cores)]
+    return [(*boxes, *[None] * (arch.cores - len(boxes))) for boxes in found]
+
+
+def _option(layer: Layer, consts: LayerConsts, arch: Arch, search: Search,
+            boxes: Sequence[Box | None]) -> _Option | None:
+    """Return a cut of a layer, None if no tiling fits. The largest box, of equals a middle one, is the slowest's."""
+    shapes = tuple(None if box is None else search.shape(layer, consts, arch, box) for box in boxes)
+    _, largest = max(((box.vectors, 0 < core < len(boxes) - 1), core) for core, box in enumerate(boxes)
+                     if box is not None)
+    whole = shapes[largest]
+    assert whole is not None
+    shape = _kept(whole)
+    plan = search.plan(shape) or search.plan(shape := whole)
+    if plan is None:
+        return None
+    moved = traffic(shape, plan.tiling)
+    reads = (moved.dram0_read + moved.dram1_read + moved.consts) * arch.vector_beats
+    return _Option(shapes, plan.cost + READS_PART * reads)
 
 
 def _kept(shape: LayerShape) -> LayerShape:
