@@ -58,8 +58,9 @@ def _size(layer: Layer) -> tuple[int, int, int]:
 
 
 def _is_within(entry: AssignedLayer, layers: Sequence[Layer]) -> bool:
-    """Tell whether a layer of the schedule is a node within one of ours."""
-    return any(entry.name in _names(layer) for layer in layers)
+    """Tell whether a layer of the schedule is a node within one of ours, or has the shape before one's pool."""
+    return any(entry.name in _names(layer) or layer.pool is not None
+               and entry.size == (layer.output.channels, *layer.core.size) for layer in layers)
 
 
 def _by_name(layers: Sequence[Layer], assigned: Sequence[AssignedLayer]) -> dict[int, AssignedLayer]:
@@ -75,7 +76,8 @@ def _by_name(layers: Sequence[Layer], assigned: Sequence[AssignedLayer]) -> dict
 
 def _by_shape(layers: Sequence[Layer], assigned: Sequence[AssignedLayer], found: dict[int, AssignedLayer]) -> None:
     """Add those that no name finds: of each shape the next of the schedule, with weights if ours has some."""
-    left = [entry for entry in assigned if entry not in found.values() and not _is_within(entry, layers)]
+    named = {name for layer in layers for name in _names(layer)}
+    left = [entry for entry in assigned if entry not in found.values() and entry.name not in named]
     for number, layer in enumerate(layers):
         if number in found:
             continue
