@@ -59,7 +59,8 @@ class Core(wiring.Component):
     ``samples``: AXI4-Stream of performance samples, silent on a machine without ``sampler``. ``trace``: only with
     the argument of that name, see :class:`TracePort`. ``abort``: stop, to be reset; from the cycle in which
     ``quiet`` is high a reset breaks no bus rule. ``sync_ports``: with ``sync_counters``, see :class:`SyncUnit`;
-    ``other_error`` is a pulse, another core stopped with an error. The other outputs are those of :class:`MachineStatus`."""
+    ``other_error`` is a pulse, another core stopped with an error. The other outputs are those of
+    :class:`MachineStatus`."""
 
     def __init__(self, arch: Arch, *, trace: bool = False) -> None:
         self._arch, self._trace = arch, trace

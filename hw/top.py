@@ -11,8 +11,8 @@ from weft.hw.bus.axi import Axi4Lite, Axi4Read, Ports, axi4_stream, verilog_port
 from weft.hw.bus.csr_slave import SHOWN, STATUS_LAYOUT, STATUS_SOURCES, CsrSlave
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import ADDRESS_WIDTH
-from weft.hw.control.trace import TracePort
 from weft.hw.control.sync_unit import sync_ports
+from weft.hw.control.trace import TracePort
 from weft.hw.core import Core, dram_ports
 
 PORT_PREFIXES = {
@@ -31,7 +31,8 @@ class Top(wiring.Component):
     With ``trace`` there is also a :class:`TracePort`: simulation reads it, the product is made without. ``board``:
     the name that the register BOARD shows as a code. With ``grouped`` there are also ``group_start``,
     ``group_reset`` and ``status``, by which a system of several cores controls a core beside its registers.
-    ``sync_ports``: see :class:`Core`. A soft reset lets transfers on the buses end, throws the rest away and resets the core; memories keep their contents."""
+    ``sync_ports``: see :class:`Core`. A soft reset lets transfers on the buses end, throws the rest away and resets
+    the core; memories keep their contents."""
 
     def __init__(self, arch: Arch, *, trace: bool = False, board: str = "", grouped: bool = False) -> None:
         self._arch, self._trace, self._board, self._grouped = arch, trace, board, grouped

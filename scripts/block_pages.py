@@ -34,6 +34,7 @@ from weft.hw.control.interlock import Interlock, Tracker, UnitQueue
 from weft.hw.control.repeater import Repeater, StepHistory
 from weft.hw.control.sampler import Sampler
 from weft.hw.control.supervisor import Supervisor
+from weft.hw.control.sync_unit import SyncUnit
 from weft.hw.core import Core
 from weft.hw.memory.accumulators import AccumulatorBank, Accumulators
 from weft.hw.memory.input_rescaler import InputRescaler
@@ -55,7 +56,8 @@ from weft.hw.top import Top
 FOLDER = Path(__file__).parents[1] / "docs" / "blocks"
 GROUPS: dict[str, tuple[type, ...]] = {
     "Top level": (Top, Core),
-    "Control": (Fetch, Repeater, StepHistory, Decoder, Interlock, Tracker, UnitQueue, Walker, Supervisor, Sampler),
+    "Control": (Fetch, Repeater, StepHistory, Decoder, Interlock, Tracker, UnitQueue, SyncUnit, Walker, Supervisor,
+                Sampler),
     "Systolic array": (SystolicArray, ProcessingElement, Multiplier, PairedElement, PairedMultiplier, BiasRescaler,
                        LoadWeightUnit, LoadTwoRowsUnit, MatMulUnit),
     "Memories": (LocalMemory, Accumulators, AccumulatorBank, Requantizer, InputRescaler, RoundRobin, ReadStream,

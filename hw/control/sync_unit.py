@@ -53,7 +53,8 @@ class SyncUnit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Return the circuit: the operation under way, and the counters."""
         m = Module()
-        busy, held = Signal(), Signal.like(self.operation.payload, reset_less=True)
+        busy = Signal()
+        held = Signal.like(self.operation.payload, reset_less=True)
         counters = [Signal(COUNT_WIDTH, name=f"counter{k}") for k in range(self._arch.sync_counters)]
         counter, above = held.target[:COUNTER_WIDTH], held.target[COUNTER_WIDTH:]
         filled = Array(counters)[counter] >= above

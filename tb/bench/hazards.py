@@ -32,9 +32,9 @@ sync0       .0       .           .       .        .          .         .        
 sync1       .1       .           .       .        .          .         .        .       .          .           1          1           .          .           1          1           .     1
 """  # noqa: E501
 """A row and a column for each kind of access, named by its unit. The SIMD unit has three: a table loaded, accumulators
-written, accumulators read. Units behind a shared DRAM port, and that of Signals, have one for each
-window. ``operands``: the memory of operand 0 and of operand 1. A cell: the memories in which an operation of the row and one of the column must keep their
-order where they share an address, because one writes it."""
+written, accumulators read. Units behind a shared DRAM port, and that of Signals, have one for each window.
+``operands``: the memory of operand 0 and of operand 1. A cell: the memories in which an operation of the row and one of
+the column must keep their order where they share an address, because one writes it."""
 
 UNIT_OF_ACCESS = {"load_lut": "simd", "simd_write": "simd", "simd_read": "simd", "dram_read0": "dram_read",
                   "dram_read1": "dram_read", "dram_write0": "dram_write", "dram_write1": "dram_write",

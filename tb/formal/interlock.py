@@ -19,7 +19,7 @@ from weft.tb.bench.issue_model import operation_layouts
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, is_one, is_zero, one_hot, toggles
 from weft.tb.formal.prove import Proof
-from weft.tb.formal.rings import ARCH, BYTES_ARCH, Places, Waiting, machine_of, touches
+from weft.tb.formal.rings import ARCH, BYTES_ARCH, SIGNALS, Places, Waiting, machine_of, touches
 
 DEPTHS = {name: depths(ARCH, name).outstanding for name in UNIT_NAMES}
 
@@ -176,7 +176,7 @@ def order(unit: str, arch: Arch) -> Any:
         harness, ranges = machine.harness, view_of_ranges(machine)
         address = harness.constant(8, "address")
         elders, notes = {}, []
-        for left in waits_for(unit, tables=False, shared=machine.arch.shared_dram):
+        for left in waits_for(unit, tables=False, shared=machine.arch.shared_dram, signals=arch.sync_counters > 0):
             pairs = conflicts(left, unit, tables=False)
             accesses = list(dict.fromkeys(ours for ours, _ in pairs))
             elders[left] = elder = Elder(machine, left, accesses, ranges, address)
@@ -242,7 +242,7 @@ def operations(unit: str, arch: Arch) -> Any:
         mark = Mark(harness, queue.push, queue.taken, harness.past(issued, "issued"), queue.level)
         expected, row = Signal(port.payload.shape(), name="expected"), Signal(8, name="row")
         m.d.comb += [
-            kept.as_value().eq(mark.value), *fill_operation(ARCH, unit, expected, kept),
+            kept.as_value().eq(mark.value), *fill_operation(arch, unit, expected, kept),
             *([expected.window.eq(window_of(unit, expected, machine.block.windows))]
               if unit.startswith("dram") else []),
             row.eq(sum(depths(ARCH, name).queue for name in names[:names.index(unit)]) + queue.at(mark.ahead)),
@@ -317,6 +317,8 @@ PROOFS = [
     *(Proof(f"order_{unit}_bytes", f"interlock of an INT8 machine: as order_{unit}, {role}",
             order(unit, BYTES_ARCH), {wait_of_last_ring(unit): is_zero}, 1, fast=False)
       for unit, role in (("move_out", "a LoadScale too"), ("dram0_read", "after a LoadScale too"))),
+    *(Proof(f"order_{unit}_signals", f"interlock of a machine with Signals: as order_{unit}, Signals too",
+            order(unit, SIGNALS), {"sync_tracker.ring.wait": is_zero}, 1, fast=False) for unit in SHARED),
     Proof("operations_move_out_bytes", "interlock of an INT8 machine: as operations_move_out, a LoadScale too",
           operations("move_out", BYTES_ARCH), {head_of("move_out"): toggles}, 2, fast=False),
 ]

@@ -24,11 +24,12 @@ ARCH = SMALL.replace(local_depth=4, accumulator_depth=4, dram0_depth=4, dram1_de
                      dram_ports=SEPARATE)
 BYTES_ARCH = ARCH.replace(data_type="INT8")
 ONE_PORT = ARCH.replace(dram_ports="shared")
+SIGNALS = ONE_PORT.replace(cores=2, sync_counters=2, axi_address_width=18)
 
 
 def machine_of(unit: str) -> Arch:
     """Return the machine on which the proofs about a unit are made: one that has it."""
-    return ONE_PORT if unit in SHARED else ARCH
+    return SIGNALS if unit == "sync" else ONE_PORT if unit in SHARED else ARCH
 
 
 # -- places in a ring --------------------------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ def tracker(unit: str, arch: Arch) -> Any:
             harness.always(~mark.inside | ~kept.local0, "kept_reads_no_tables")
         with harness.m.If(~harness.past(block.push, "push")):
             waits_end(harness, block, places)
-        for name in sorted(waits_for(unit, tables=False, shared=arch.shared_dram)):
+        for name in sorted(waits_for(unit, tables=False, shared=arch.shared_dram, signals=arch.sync_counters > 0)):
             asked = block.new_unit[name] & shares(unit, kept, name, block.new, address)
             waits_for_marked(harness, block, places, mark, asked, name)
         return harness

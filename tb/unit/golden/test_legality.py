@@ -83,6 +83,16 @@ def test_a_held_address_reaches_no_further_than_itself() -> None:
         assert (found and found.cause) == cause
 
 
+def test_a_range_of_strides_ends_with_the_last_stride() -> None:
+    arch = MACHINES["cores"]
+    isa, depth = Isa(arch), arch.dram1_depth
+    legal = isa.wait(0, 0, depth - 12, 1, dram1=True)
+    for first, cause in ((depth - 12, None), (depth - 11, Cause.DRAM1_RANGE)):  # three strides of four vectors
+        placed = legal._replace(operand1=first | 2 << isa.address_widths[1], operand2=2)
+        found = assert_same(isa.assemble([placed]), arch)
+        assert (found and found.cause) == cause
+
+
 def test_a_loop_may_be_open_at_the_end() -> None:
     arch = MACHINES["tiny"]
     isa = Isa(arch)
