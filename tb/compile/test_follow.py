@@ -37,7 +37,9 @@ DIALECTS = {"today": mesh_files.today, "older": mesh_files.older}
 
 def network(folder: Path, names: bool = True) -> Path:
     """The network of ``mesh_files``, whose file's names are its own, or without ``names`` others."""
-    random, nodes, weights = np.random.default_rng(5), [], []
+    random = np.random.default_rng(5)
+    nodes: list[onnx.NodeProto] = []
+    weights: list[onnx.TensorProto] = []
     called = {spec.name: spec.name if names else f"n{number}" for number, spec in enumerate(mesh_files.NETWORK)}
     shapes = {"x": mesh_files.INPUT, **{spec.name: spec.shape for spec in mesh_files.NETWORK}}
 
