@@ -28,7 +28,7 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.support.signals import signal_to_noise
 from weft.tmodel.elements import unpack
 from weft.tmodel.onnx_engine import session
@@ -84,9 +84,10 @@ def _rounded(value: np.ndarray, scale: TensorScale | None) -> np.ndarray:
 
 
 def _roomy(arch: Arch) -> Arch:
-    """Return the machine with the largest DRAM0 that the address width allows, up to 2**26 vectors."""
-    return arch.replace(dram0_depth=max(arch.dram0_depth, min(1 << 26, (1 << arch.axi_address_width)
-                                                             // arch.vector_bytes)))
+    """Return one core of the machine, with the largest DRAM0 that the address width allows, up to 2**26 vectors."""
+    beside = arch.dram1_depth * arch.vector_bytes if arch.shared_dram else 0
+    room = ((1 << arch.axi_address_width) - beside) // DRAM_OFFSET_BYTES * DRAM_OFFSET_BYTES // arch.vector_bytes
+    return arch.replace(cores=1, memory_ports=1, sync_counters=0, dram0_depth=max(arch.dram0_depth, min(1 << 26, room)))
 
 
 def _tensor(products: Products, dram0: Dram, var: Var) -> np.ndarray:

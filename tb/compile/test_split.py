@@ -162,6 +162,16 @@ def test_check_runs_the_programs_of_all_cores(tmp_path: Path) -> None:
     assert (checker.verdicts[-1].step, checker.verdicts[-1].runs) == ("split", "programs of all cores on golden")
 
 
+def test_the_page_shows_the_core_that_takes_longest(tmp_path: Path) -> None:
+    """And signals of layers, which a memory for all tensors of every core would not hold."""
+    path, arch = residual(tmp_path), tmp_path / "three.tarch"
+    arch.write_text(json.dumps({**THREE.to_dict(), "axi_address_width": 24}))
+    assert exit_code(["compile", str(path), "-a", str(arch), "-o", str(tmp_path / "out"), "--cores", "split", "--html",
+                      str(tmp_path / "page.html"), "--report", str(tmp_path / "layers.json")]) == 0
+    assert "<html" in (tmp_path / "page.html").read_text()
+    assert all(row["signal_to_noise"] > 30 for row in json.loads((tmp_path / "layers.json").read_text()))
+
+
 def test_latency_takes_what_is_sooner_done(tmp_path: Path) -> None:
     """All cores for a network with work for them, one for a single vector."""
     path = residual(tmp_path)
