@@ -14,7 +14,7 @@ SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lock lint clean formal mutate test-onnx test-tensorflow docs site wheel bitstream flash
+.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lock lint clean formal mutate soak fuzz test-onnx test-tensorflow docs site wheel bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -91,6 +91,13 @@ site: $(READY)  ## the pages of docs/ as a site, build/site/index.html (.venv/bi
 
 docs: $(READY)  ## what is generated in docs/; MEASURED=1: with what the benchmarks left in build/bench/
 	@$(PY) scripts/docs.py $(if $(MEASURED),--measured)
+
+soak: $(READY)  ## random cases of every kind for HOURS (1) on all cores, resumable, failures into build/soak/failures/
+	@$(PY) scripts/soak.py --hours $(or $(HOURS),1) $(if $(KIND),--kind "$(KIND)")
+
+fuzz: $(READY)  ## every reader of files against a coverage-guided fuzzer, SECONDS (450) each; installs the extra fuzz
+	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint lock.txt --editable '.[fuzz]'
+	@$(PY) scripts/fuzz.py --seconds $(or $(SECONDS),450)
 
 mutate: $(READY)  ## every break of tb/mutations must be found by its test (minutes); ID="one two": only those
 	@$(PY) scripts/mutate.py $(ID)

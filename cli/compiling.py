@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
+from weft.boards import clock_hz
 from weft.cli import console
 from weft.cli.following import following
 from weft.cli.options import (
@@ -72,6 +73,11 @@ def compile_command(
     schedule: Annotated[Path | None, typer.Option("--schedule", metavar="FILE.json", help="Which core computes which "
                                                   "box of which layer, as weft ir check reads it; default: the "
                                                   "compiler chooses.")] = None,
+    input_rate: Annotated[float | None, typer.Option("--input-rate", metavar="BYTES", min=1, max=1e12, help="Bytes a "
+                                                     "second at which inputs reach the machine, such as 300000 over a "
+                                                     "UART of 3 Mbaud: inputs are packed for the first layer only "
+                                                     "where that gains more than it costs; default: their way "
+                                                     "costs nothing.")] = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE.json",
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR (dB) of layers; "
@@ -91,8 +97,8 @@ def compile_command(
                                               "with so many candidates: the same result everywhere; default: no "
                                               "search.")] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", min=0, max=1 << 32, help="Of the search.")] = 0,
-    board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="The search estimates with this board's "
-                                              "memory; default: an ideal one.")] = None,
+    board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Compile for this board's memory, "
+                                              "which a search estimates with; default: for an ideal one.")] = None,
     choices: Annotated[Path | None, typer.Option("--choices", metavar="FILE", help="What an earlier search found, "
                                                  "without a search; default: the formulas choose.")] = None,
     as_json: JsonOption = False,
@@ -131,8 +137,9 @@ def compile_command(
     calibration = calibration_inputs(calibrate, model, outputs, shapes, fixed) if calibrate else None
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
+    input_cycles = clock_hz(arch) / input_rate if input_rate else 0.0
     request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed,
-                      cores=cores, goal=goal, assigned=assigned)
+                      input_cycles=input_cycles, cores=cores, goal=goal, assigned=assigned)
     with console.progress() as progress:
         parts, found = chosen(asked, request, machine, progress)
         try:
@@ -140,6 +147,7 @@ def compile_command(
                                    host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
                                    watch=watch if checker or quality else None, shapes=shapes, ranges=ranges,
                                    fixed=fixed, choices=parts, cores=cores, goal=goal, assigned=assigned,
+                                   input_cycles=input_cycles,
                                    progress=lambda step: progress(f"compiling: {step}", 0, 0))
         except WeftError:
             if checker:
@@ -166,7 +174,7 @@ def compile_command(
             write_page(measured, html_file, progress)
     tuned = tuned_object(found, [row["name"] for row in report.layers]) if found else None
     if tuned:
-        write_choices(folder / f"{stem}{SUFFIX}", parts, (tuned["before"], tuned["after"]))
+        write_choices(folder / f"{stem}{SUFFIX}", [each.choices for each in found], (tuned["before"], tuned["after"]))
     verdicts = checker.verdicts if checker else []
     if as_json:
         print(json.dumps({**console.compiled_object(report, rows, verdicts), **({"tuned": tuned} if tuned else {})}))

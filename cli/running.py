@@ -50,6 +50,10 @@ def run_command(
     board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="On rtl: a name of `weft board list`, "
                                               "whose memory controller says when memory answers; default: ideal "
                                               "memories.")] = None,
+    pieces: Annotated[str | None, typer.Option("--pieces", metavar="auto|COUNT", help="On rtl: cut the program at "
+                                               "borders of layers, where golden knows memory, and simulate so many "
+                                               "pieces side by side, one a processor; default: in one "
+                                               "piece.")] = None,
     samples: Annotated[int, typer.Option("--samples", min=0, max=65535, metavar="CYCLES", help="On rtl: look at the "
                                          "units every so many cycles, and tell what they did; 0: never.")] = 0,
 ) -> None:
@@ -57,11 +61,14 @@ def run_command(
 
     On rtl, golden runs too and every word of DRAM must be equal (else exit code 2); on a device every word of the
     outputs."""
+    from weft.cli.in_pieces import in_pieces, piece_count
     from weft.cli.memory import paced
     from weft.runtime import Session
 
     _check_place(on, {"--trace": trace is not None, "--layers": layers, "--samples": bool(samples),
-                      "--board": board is not None})
+                      "--board": board is not None, "--pieces": pieces is not None})
+    count = piece_count(pieces, {"--trace": trace is not None, "--layers": layers, "--samples": bool(samples),
+                                 "--board": board is not None, "--no-check": no_check})
     check_outputs({"MODEL": model, "--input": inputs}, [Output("--output", output, ARRAYS),
                                                         Output("--trace", trace, TRACE)])
     loaded = load(model)
@@ -69,9 +76,9 @@ def run_command(
     kept, names = state_pairs(state, raw), [tensor.name for tensor in loaded.signature.inputs]
     initial = [name for name in names if name in kept.values()]
     arrays = read_arrays(inputs, [name for name in names if name not in initial], optional=initial)
-    result = _run(session, on, arrays, kept, raw, {
-        "check": not no_check, "most": images, "trace_operations": trace is not None or layers,
-        "sample_interval": samples, **paced(board, session)})
+    options = in_pieces(count, session.arch) if count else {
+        "trace_operations": trace is not None or layers, "sample_interval": samples, **paced(board, session)}
+    result = _run(session, on, arrays, kept, raw, {"check": not no_check, "most": images, **options})
     if layers and result.images != 1:
         raise WeftError(explain("--layers", f"{result.images} images", "one image", "add --images 1"))
     if output:

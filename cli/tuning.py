@@ -40,9 +40,9 @@ class Asked:
         given = self._given
         if len(given) > 1:
             raise WeftError(explain(" and ".join(given), "both", "one of them", f"leave {given[-1]} out"))
-        if self.board is not None and not self.searches:
-            raise WeftError(explain("--board", self.board, "a board with --tune or --tune-steps",
-                                    "add --tune SECONDS, or leave --board out"))
+        if self.board is not None and self.choices is not None:
+            raise WeftError(explain("--board and --choices", "both", "one of them: choices are for a memory already",
+                                    "leave --board out"))
 
     @property
     def _given(self) -> list[str]:
@@ -60,18 +60,26 @@ class Asked:
         return self.seconds is not None or self.steps is not None
 
 
-def chosen(asked: Asked, request: Request, machine: Arch, progress: Progress) -> tuple[tuple[Choices, ...],
-                                                                                       list[Tuned]]:
+def chosen(asked: Asked, request: Request, machine: Arch,
+           progress: Progress) -> tuple[tuple[Choices, ...] | Choices, list[Tuned]]:
     """Return the choices of each subgraph of the machine, of a file or of a search, and what the search found.
+
+    Without either they are what the formulas choose for the board's memory, if there is a board.
 
     Raise WeftError."""
     if asked.choices is not None:
         from weft.compiler.choices import read_choices
 
         return read_choices(asked.choices).parts, []
-    if not asked.searches:
+    if asked.board is None and not asked.searches:
         return (), []
     from weft.cli.memory import memory_of
+
+    dram = memory_of(asked.board, None)
+    if not asked.searches:
+        from weft.compiler.choices import for_memory
+
+        return for_memory(dram, machine), []
     from weft.compiler.tuning.network import tune_network
     from weft.compiler.tuning.search import Budget
 
@@ -80,7 +88,7 @@ def chosen(asked: Asked, request: Request, machine: Arch, progress: Progress) ->
 
     progress("tuning", 0, 0)
     budget = Budget(asked.seconds, asked.steps, asked.seed)
-    found = tune_network(request, machine, memory_of(asked.board, None), budget, os.cpu_count() or 1, tell)
+    found = tune_network(request, machine, dram, budget, os.cpu_count() or 1, tell)
     return tuple(each.choices for each in found), found
 
 

@@ -196,7 +196,8 @@ class Signal(NamedTuple):
     """A post to other cores, or with ``wait`` a wait for posts, ordered with moves of a range of a DRAM.
 
     A post comes after the moves of the range before it, and adds one to ``counter`` of each core in the bits of
-    ``above``. A wait lets no later move of the range begin until its own counter has ``above``, and takes it away."""
+    ``above``, see :func:`posted_to`. A wait lets no later move of the range begin until its own counter has ``above``,
+    and takes it away."""
 
     wait: bool
     counter: int
@@ -208,6 +209,11 @@ class Signal(NamedTuple):
     def far_walk(self) -> Walk:
         """The range."""
         return Walk(self.far.offset, self.size)
+
+
+def posted_to(above: int) -> list[int]:
+    """Return the cores to which a post goes that has this ``above``."""
+    return [core for core in range(above.bit_length()) if above >> core & 1]
 
 
 Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadScale | LoadActivationTable | Signal

@@ -1,27 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check a LIR program before it is encoded.
 
-Every range lies inside its memory, every vector was written before it is read, and no constant is overwritten."""
+Every range lies inside its memory, every vector was written before it is read, and no constant is overwritten. All
+operations are looked at together, as arrays; the first wrong one is named. Programs of several cores that share the
+DRAMs are looked at in the order of their turns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.errors import Fault
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
+from weft.compiler.lir_accesses import accesses_of
+from weft.compiler.lir_table import ABSENT, MEMORY_NUMBERS, UNKNOWN, LirTable
 from weft.compiler.memory.places import Allocation
+from weft.cycles.jit import entry, kernel
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
-from weft.hw.contract.register_table import tap_registers
+from weft.hw.contract.register_table import output_registers, tap_registers
 from weft.hw.contract.registers import Register
-from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES, SchemeKind
+from weft.hw.contract.schemes import SchemeKind
 from weft.hw.contract.system import System
-from weft.hw.contract.walk import Walk
 
 IN, OUT, MULTIPLIED, COMPUTED = "moved in", "moved out", "multiplied", "computed"
+ACTIVATED = "moved out with ReLU"
 NOWHERE = "moved beside the accumulators"
 
 SETTINGS: dict[SchemeKind, dict[str, tuple[str, ...]]] = {
@@ -32,185 +38,278 @@ SETTINGS: dict[SchemeKind, dict[str, tuple[str, ...]]] = {
 }
 """The registers that each kind of operation must set, for each number scheme."""
 
-
-def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
-    """Raise Fault at the first wrong operation. ``written``: Vars that are there before the program runs."""
-    checker = Verifier(arch, written, const_size)
-    for number, operation in enumerate(operations):
-        checker.check(number, operation)
-    checker.finish(len(operations))
+_NAMES = [*MEMORY_NUMBERS]
+_RIGHT, _BEYOND, _UNWRITTEN, _CONSTANT = range(4)
 
 
-class Verifier:
-    """The check of one core's program, operation by operation, with what it knows.
+def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Allocation], const_size: int,
+           table: LirTable | None = None) -> None:
+    """Raise Fault at the first wrong operation.
 
-    ``valid``: by memory, which vectors were written so far. Cores that share a DRAM share its flags."""
+    ``written``: Vars that are there before the program runs. ``table``: the operations as arrays, if they are made."""
+    program = Program(operations, table or LirTable.of(operations))
+    verify_together([program], [Turn(0, 0, len(operations))], arch, written, const_size)
 
-    def __init__(self, arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
-        self.valid = {name: np.zeros(memory.depth, bool) for name, memory in System(arch).memories_of(core=0).items()}
+
+class Program(NamedTuple):
+    """A core's operations, also as arrays. ``name`` stands before what is said of one, "core 1, " of several cores."""
+
+    operations: Sequence[lir.Operation]
+    table: LirTable
+    name: str = ""
+
+
+class Turn(NamedTuple):
+    """Operations ``first`` to before ``end`` of a core, which run before those of the turns behind."""
+
+    core: int
+    first: int
+    end: int
+
+
+def verify_together(programs: Sequence[Program], turns: Sequence[Turn], arch: Arch, written: Sequence[Allocation],
+                    const_size: int) -> None:
+    """Raise Fault at the first wrong operation of a core, of programs [cores] that run in ``turns``.
+
+    All operations must be in a turn. ``written``: Vars that are there before."""
+    checkers = [_Checker(program, arch) for program in programs]
+    for checker in checkers:
+        for check in checker.CHECKS:
+            check(checker)
+    _check_ranges(checkers, turns, arch, written, const_size)
+    for checker in checkers:
+        checker.finish()
+
+
+class _Checker:
+    """The check of a program: ``problems`` has for wrong operations their number and what is wrong."""
+
+    def __init__(self, program: Program, arch: Arch) -> None:
+        self.operations, self.table, self.name = program
         self.arch = arch
-        self.const_size = const_size
-        self.valid[DRAM1][:const_size] = True
-        for place in written:
-            self.valid[DRAM0][place.base:place.base + place.size] = True
-        self.allowed = SETTINGS[arch.scheme.kind]
-        if arch.depthwise_taps:
-            taps = tuple(register.name for register in tap_registers(arch))
-            self.allowed = {**self.allowed, MULTIPLIED: (*self.allowed[MULTIPLIED], *taps)}
-        if arch.activation_tables:
-            self.allowed = {**self.allowed, OUT: (*self.allowed[OUT], Register.ACTIVATION_TABLE.name)}
-        self.activation_tables = {0}
-        self.scaled = not arch.scheme.per_lane
-        self.registers = {0}
-        self.before_loop = frozenset(self.registers)
-        self.loop = 0
-        self.iterations = 1
-        self.number = 0
-        self.operation: lir.Operation
+        self.depths = [memory.depth for memory in map(System(arch).memories_of(core=0).__getitem__, MEMORY_NUMBERS)]
+        self.problems: list[tuple[int, str]] = []
 
-    def check(self, number: int, operation: lir.Operation) -> None:
-        """Check an operation, the ``number``-th of the program."""
-        self.number, self.operation = number, operation
-        if self.loop and not isinstance(operation, lir.Simd):
-            raise self._error("a loop body that is cut short")
-        self.CHECKS[type(operation)](self, operation)
+    def finish(self) -> None:
+        """Raise Fault for the first wrong operation; of its problems the one that was found first."""
+        if self.problems:
+            number, problem = min(self.problems, key=lambda found: found[0])
+            what = f", {lir.text(self.operations[number])}" if number < len(self.operations) else ""
+            raise Fault(f"{self.name}operation {number}{what}: {problem}")
 
-    def finish(self, count: int) -> None:
-        """Raise Fault if the program ends inside a loop body."""
-        if self.loop:
-            raise Fault(f"operation {count}: the program ends inside a loop body")
+    def need(self, right: np.ndarray, numbers: np.ndarray, problem: Callable[[int], str]) -> None:
+        """Note the first of the operations ``numbers`` that is not ``right``; ``problem`` gets its place in both."""
+        wrong = np.flatnonzero(~right)
+        if len(wrong):
+            self.problems.append((int(numbers[wrong[0]]), problem(int(wrong[0]))))
 
-    def _error(self, problem: str) -> Fault:
-        """Return the Fault for a problem of the current operation."""
-        return Fault(f"operation {self.number}, {lir.text(self.operation)}: {problem}")
+    # -- fields ----------------------------------------------------------------------------------------------------
+    def memories(self) -> None:
+        """Check in which memory each address is."""
+        for kind, name, allowed in ((lir.MatMul, "local", (LOCAL,)), (lir.MatMul, "accumulator", (ACCUMULATORS,)),
+                                    (lir.LoadWeight, "local", (LOCAL,)), (lir.DataMove, "local", (LOCAL,)),
+                                    (lir.DataMove, "far", (DRAM0, DRAM1, ACCUMULATORS)),
+                                    (lir.Simd, "read", (ACCUMULATORS,)), (lir.Simd, "write", (ACCUMULATORS,)),
+                                    (lir.LoadLut, "local", (LOCAL,)), (lir.LoadScale, "local", (LOCAL,)),
+                                    (lir.LoadActivationTable, "local", (LOCAL,)),
+                                    (lir.Signal, "far", (DRAM0, DRAM1))):
+            self._must_be_in(kind, name, allowed)
+
+    def _must_be_in(self, kind: type, name: str, allowed: tuple[str, ...]) -> None:
+        numbers, fields = self.table.of_kind(kind)
+        found = getattr(fields, name).memory
+        right = np.isin(found, [ABSENT, *(MEMORY_NUMBERS[memory] for memory in allowed)])
+        self.need(right, numbers, lambda place: f"{getattr(self.operations[numbers[place]], name)} must be in "
+                                                f"{' or '.join(allowed)}")
+
+    def settings(self) -> None:
+        """Check that operations set exactly the registers that operations of their kind need."""
+        numbers, move = self.table.of_kind(lir.DataMove)
+        inside = move.far.memory == MEMORY_NUMBERS[ACCUMULATORS]
+        out = inside & (move.to_local != 0)
+        for way, chosen in ((OUT, out & (move.relu == 0)), (ACTIVATED, out & (move.relu != 0)),
+                            (IN, inside & (move.to_local == 0)), (NOWHERE, ~inside)):
+            self._sets(way, numbers[chosen], move.settings[chosen])
+        for way, kind in ((MULTIPLIED, lir.MatMul), (COMPUTED, lir.Simd)):
+            numbers, fields = self.table.of_kind(kind)
+            self._sets(way, numbers, fields.settings)
+
+    def _sets(self, way: str, numbers: np.ndarray, settings: np.ndarray) -> None:
+        """Check the settings of the operations ``numbers``, which are of the kind ``way``."""
+        allowed = self._allowed(way)
+        found = [tuple(register.name for register, _ in entry) for entry in self.table.settings]
+        right = np.array([names == allowed for names in found], bool)[settings]
+        self.need(right, numbers, lambda place: f"sets {', '.join(found[settings[place]]) or 'nothing'}; what is "
+                                                f"{way} sets {', '.join(allowed) or 'nothing'}")
+
+    def _allowed(self, way: str) -> tuple[str, ...]:
+        """Return the registers that operations of the kind ``way`` set."""
+        if way is ACTIVATED:
+            return *self._allowed(OUT), *(register.name for register in output_registers(self.arch))
+        allowed = SETTINGS[self.arch.scheme.kind][way]
+        if way is MULTIPLIED and self.arch.depthwise_taps:
+            return *allowed, *(register.name for register in tap_registers(self.arch))
+        if way is OUT and self.arch.activation_tables:
+            return *allowed, Register.ACTIVATION_TABLE.name
+        return allowed
+
+    def moves(self) -> None:
+        """Check the flags of DataMoves, and that what leaves the accumulators has its scales and its table."""
+        numbers, move = self.table.of_kind(lir.DataMove)
+        inside, out = move.far.memory == MEMORY_NUMBERS[ACCUMULATORS], move.to_local != 0
+        self.need(~((move.relu != 0) & ~(inside & out) | (move.accumulate != 0) & ~(inside & ~out)), numbers,
+                  lambda _: "relu goes with moves out of the accumulators, accumulate with moves into them")
+        if self.arch.scheme.per_lane:
+            scaled = self.table.numbers[lir.LoadScale].min(initial=self.table.count)
+            self.need(~(inside & out) | (numbers > scaled), numbers,
+                      lambda _: "leaves the accumulators before a LoadScale")
+        loads, load = self.table.of_kind(lir.LoadActivationTable)
+        tables = self.table.setting(Register.ACTIVATION_TABLE)
+        loaded = np.full(max(tables.max(initial=0), load.table.max(initial=0)) + 1, self.table.count)
+        np.minimum.at(loaded, np.maximum(load.table, 0), loads)
+        loaded[0] = -1
+        self.need(loaded[tables[move.settings]] < numbers, numbers,
+                  lambda _: "leaves the accumulators by a table that nothing loaded")
+
+    def tables(self) -> None:
+        """Check the tables that are loaded."""
+        arch = self.arch
+        numbers, lut = self.table.of_kind(lir.LoadLut)
+        self.need((lut.table <= arch.lut_count) & (lut.size == arch.lut_depth), numbers,
+                  lambda _: f"tables are 0..{arch.lut_count}, of {arch.lut_depth} entries")
+        numbers, load = self.table.of_kind(lir.LoadActivationTable)
+        self.need((load.table >= 1) & (load.table <= arch.activation_tables), numbers,
+                  lambda _: f"tables are 1..{arch.activation_tables}")
+
+    # -- the SIMD unit ---------------------------------------------------------------------------------------------
+    def loops(self) -> None:
+        """Check that each SIMD loop has its whole body."""
+        numbers, head = self.table.of_kind(lir.SimdLoop)
+        self.need((head.body >= 1) & (head.body <= self.arch.simd_loop_depth), numbers,
+                  lambda place: f"a body of {head.body[place]}, allowed are 1..{self.arch.simd_loop_depth}")
+        others = np.ones(self.table.count + 1, bool)
+        others[self.table.numbers[lir.Simd]] = False
+        others = np.flatnonzero(others)  # and the program's end
+        ends = others[np.searchsorted(others, numbers, side="right")] if len(numbers) else numbers
+        self.need(ends - numbers > head.body, ends, lambda place: "a loop body that is cut short"
+                  if ends[place] < self.table.count else "the program ends inside a loop body")
+
+    def registers(self) -> None:
+        """Check that SIMD registers are there, and were written before they are read."""
+        numbers, simd = self.table.of_kind(lir.Simd)
+        depth = self.arch.simd_registers_depth
+        last = simd.destination + np.where(simd.opcode == SimdOpcode.LOOKUP, self.arch.lut_count, 0)
+        self.need(last <= depth, numbers, lambda place: f"writes SIMD register {last[place]} of {depth}")
+        inside, _ = self.table.loops()
+        heads = np.searchsorted(self.table.numbers[lir.SimdLoop], numbers)
+        loop = np.where(inside, heads, 0)
+        right = _written_registers(simd.left, simd.right, simd.destination, last, loop,
+                                   max(last.max(initial=0), simd.left.max(initial=0), simd.right.max(initial=0)))
+        self.need(right, numbers, lambda _: "reads a SIMD register that nothing wrote")
 
     # -- ranges ----------------------------------------------------------------------------------------------------
-    def _vectors(self, memory: str, walk: Walk) -> np.ndarray:
-        """Return the flags of a walk's vectors, as a view [rows, size]. Raise Fault beyond the memory."""
-        flags = self.valid[memory]
-        if walk.size < 1 or walk.rows < 1 or walk.base < 0 or walk.last >= len(flags):
-            raise self._error(f"{Address(memory, walk.base)} reaches {walk.last}, beyond {memory} of {len(flags)} "
-                              "vectors")
-        return np.ndarray((walk.rows, walk.size), bool, flags, walk.base, (walk.pitch, walk.stride))
+    def dropped(self) -> None:
+        """Check that results which a depthwise pass drops have accumulators too."""
+        numbers, entry = self.table.of_kind(lir.MatMul)
+        last = (entry.accumulator.offset + (entry.size - 1) * entry.accumulator_stride
+                + (entry.rows - 1) * entry.accumulator_pitch)
+        self.need(last < self.arch.accumulator_depth, numbers, lambda _: "drops results beyond the accumulators of "
+                                                                         f"{self.arch.accumulator_depth} vectors")
 
-    def _read(self, memory: str, walk: Walk) -> None:
-        """Raise Fault if a walk reads a vector that nothing wrote."""
-        if not self._vectors(memory, walk).all():
-            raise self._error(f"{Address(memory, walk.base)} reads a vector that nothing wrote")
+    def signals(self) -> None:
+        """Check that posts and waits are ordered with vectors that are there."""
+        numbers, signal = self.table.of_kind(lir.Signal)
+        depth = np.array([*self.depths, 0])[signal.far.memory]
+        self.need((signal.size >= 1) & (signal.far.offset >= 0) & (signal.far.offset + signal.size <= depth), numbers,
+                  lambda place: f"is ordered with {signal.size[place]} vectors, of {depth[place]}")
 
-    def _write(self, memory: str, walk: Walk) -> None:
-        """Mark a walk's vectors as written. Raise Fault if it overwrites a constant."""
-        if memory == DRAM1 and walk.base < self.const_size:
-            raise self._error(f"{Address(memory, walk.base)} overwrites a constant")
-        self._vectors(memory, walk)[...] = True
+    def note(self, access: np.void, memory: str, wrong: int) -> None:
+        """Note a problem of an access, one of _BEYOND, _UNWRITTEN and _CONSTANT."""
+        last = access["base"] + (access["size"] - 1) * access["stride"] + (access["rows"] - 1) * access["pitch"]
+        words = {_BEYOND: f"reaches {last}, beyond {memory} of {self.depths[MEMORY_NUMBERS[memory]]} vectors",
+                 _UNWRITTEN: "reads a vector that nothing wrote", _CONSTANT: "overwrites a constant"}
+        self.problems.append((int(access["operation"]), f"{Address(memory, access['base'])} {words[wrong]}"))
 
-    def _must_be_in(self, address: Address | None, *allowed: str) -> None:
-        if address is not None and address.memory not in allowed:
-            raise self._error(f"{address} must be in {' or '.join(allowed)}")
+    CHECKS: tuple[Callable[[Any], None], ...] = (loops, memories, settings, moves, tables, dropped, signals, registers)
 
-    def _settings(self, settings: lir.Settings, way: str) -> None:
-        """Raise Fault unless settings have exactly the registers that the kind of operation ``way`` needs."""
-        found, allowed = tuple(register.name for register, _ in settings), self.allowed[way]
-        if found != allowed:
-            raise self._error(f"sets {', '.join(found) or 'nothing'}; what is {way} sets "
-                              f"{', '.join(allowed) or 'nothing'}")
 
-    # -- operations ------------------------------------------------------------------------------------------------
-    def _mat_mul(self, operation: lir.MatMul) -> None:
-        """Check a MatMul."""
-        self._must_be_in(operation.local, LOCAL)
-        self._must_be_in(operation.accumulator, ACCUMULATORS)
-        self._settings(operation.settings, MULTIPLIED)
-        for walk in operation.read_walks:
-            self._read(LOCAL, walk)
-        if operation.accumulate:
-            self._read(ACCUMULATORS, operation.written_walk)
-        self._write(ACCUMULATORS, operation.written_walk)
-        if operation.accumulator_walk.last >= self.arch.accumulator_depth:
-            raise self._error(f"drops results beyond the accumulators of {self.arch.accumulator_depth} vectors")
+# -- what all cores read and write -------------------------------------------------------------------------------------
+def _check_ranges(checkers: Sequence[_Checker], turns: Sequence[Turn], arch: Arch, written: Sequence[Allocation],
+                  const_size: int) -> None:
+    """Note the first wrong walk: one beyond its memory, of vectors that nothing wrote, or over a constant.
 
-    def _load_weight(self, operation: lir.LoadWeight) -> None:
-        """Check a LoadWeight."""
-        self._must_be_in(operation.local, LOCAL)
-        self._read(operation.local.memory, Walk(operation.local.offset, operation.size))
+    Memory m of core c has the number c * len(MEMORY_NUMBERS) + m; all cores have the DRAMs of core 0."""
+    dram0, dram1 = MEMORY_NUMBERS[DRAM0], MEMORY_NUMBERS[DRAM1]
+    own = [memory not in (dram0, dram1) for memory in MEMORY_NUMBERS.values()]
+    depths = [*checkers[0].depths, *np.tile(np.where(own, checkers[0].depths, 0), len(checkers) - 1)]
+    bases = np.cumsum([0, *depths])
+    valid = np.zeros(bases[-1], np.bool_)
+    valid[bases[dram1]:bases[dram1] + const_size] = True
+    for place in written:
+        valid[bases[dram0] + place.base:bases[dram0] + place.base + place.size] = True
+    tables = [accesses_of(checker.table) for checker in checkers]
+    tables = [accesses[accesses["memory"] < UNKNOWN] for accesses in tables]
+    for core, accesses in enumerate(tables):
+        accesses["memory"] += np.where(own, core * len(own), 0)[accesses["memory"]]
+    spans = [(turn.core, *np.searchsorted(tables[turn.core]["operation"], (turn.first, turn.end))) for turn in turns]
+    together = np.concatenate([tables[core][first:end] for core, first, end in spans])
+    cores = np.repeat([core for core, _, _ in spans], [end - first for _, first, end in spans])
+    place, wrong = _first_wrong(together, bases, valid, dram1, const_size)
+    if wrong != _RIGHT:
+        access = together[place]
+        checkers[cores[place]].note(access, _NAMES[access["memory"] % len(own)], int(wrong))
 
-    def _data_move(self, operation: lir.DataMove) -> None:
-        """Check a DataMove."""
-        self._must_be_in(operation.local, LOCAL)
-        self._must_be_in(operation.far, DRAM0, DRAM1, ACCUMULATORS)
-        inside = operation.far.memory == ACCUMULATORS
-        self._settings(operation.settings, (OUT if operation.to_local else IN) if inside else NOWHERE)
-        if (operation.relu and not (inside and operation.to_local)
-                or operation.accumulate and not (inside and not operation.to_local)):
-            raise self._error("relu goes with moves out of the accumulators, accumulate with moves into them")
-        near, far = (operation.local.memory, operation.local_walk), (operation.far.memory, operation.far_walk)
-        source, target = (far, near) if operation.to_local else (near, far)
-        if inside and operation.to_local and not self.scaled:
-            raise self._error("leaves the accumulators before a LoadScale")
-        if dict(operation.settings).get(Register.ACTIVATION_TABLE, 0) not in self.activation_tables:
-            raise self._error("leaves the accumulators by a table that nothing loaded")
-        self._read(*source)
-        if operation.accumulate:
-            self._read(*target)
-        self._write(*target)
 
-    def _simd(self, operation: lir.Simd) -> None:
-        """Check a SIMD operation."""
-        self._settings(operation.settings, COMPUTED)
-        self._must_be_in(operation.read, ACCUMULATORS)
-        self._must_be_in(operation.write, ACCUMULATORS)
-        count = self.iterations if self.loop else 1
-        if operation.read is not None:
-            self._read(operation.read.memory,
-                       Walk(operation.read.offset, 1 if operation.hold else count, operation.read_stride))
-        if not {operation.left, operation.right} <= self.registers:
-            raise self._error("reads a SIMD register that nothing wrote")
-        if operation.write is not None:
-            self._write(operation.write.memory, Walk(operation.write.offset, count, operation.write_stride))
-        last = operation.destination + (self.arch.lut_count if operation.opcode is SimdOpcode.LOOKUP else 0)
-        if last > self.arch.simd_registers_depth:
-            raise self._error(f"writes SIMD register {last} of {self.arch.simd_registers_depth}")
-        self.registers.update(range(operation.destination, last + 1))
-        if self.loop:
-            self.loop -= 1
-            if not self.loop:
-                self.registers = set(self.before_loop)
+@entry
+def _first_wrong(accesses, bases, valid, constants, const_size):  # type: ignore
+    """Return the first wrong access and what is wrong, else (-1, _RIGHT).
 
-    def _simd_loop(self, operation: lir.SimdLoop) -> None:
-        """Check the header of a SIMD loop."""
-        if not 1 <= operation.body <= self.arch.simd_loop_depth:
-            raise self._error(f"a body of {operation.body}, allowed are 1..{self.arch.simd_loop_depth}")
-        self.loop, self.iterations = operation.body, operation.iterations
-        self.before_loop = frozenset(self.registers)
+    ``valid`` has a flag for each vector of all memories, which begin at ``bases``: whether it was written. Memory
+    number ``constants`` begins with ``const_size`` constants."""
+    for place in range(len(accesses)):
+        access = accesses[place]
+        wrong = _wrong(access, bases, valid, constants, const_size)
+        if wrong != _RIGHT:
+            return place, wrong
+    return -1, _RIGHT
 
-    def _load_lut(self, operation: lir.LoadLut) -> None:
-        """Check a LoadLUT."""
-        self._must_be_in(operation.local, LOCAL)
-        if operation.table > self.arch.lut_count or operation.size != self.arch.lut_depth:
-            raise self._error(f"tables are 0..{self.arch.lut_count}, of {self.arch.lut_depth} entries")
-        self._read(operation.local.memory, Walk(operation.local.offset, operation.size))
 
-    def _load_scale(self, operation: lir.LoadScale) -> None:
-        """Check a LoadScale."""
-        self._must_be_in(operation.local, LOCAL)
-        self._read(operation.local.memory, Walk(operation.local.offset, SCALE_VECTORS))
-        self.scaled = True
+@kernel
+def _wrong(access, bases, valid, constants, const_size):  # type: ignore
+    """Return what is wrong with an access, and mark what it writes."""
+    memory, size, rows, base = access["memory"], access["size"], access["rows"], access["base"]
+    if access["writes"] and memory == constants and base < const_size:
+        return _CONSTANT
+    last = base + (size - 1) * access["stride"] + (rows - 1) * access["pitch"]
+    if size < 1 or rows < 1 or base < 0 or last >= bases[memory + 1] - bases[memory]:
+        return _BEYOND
+    for row in range(rows):
+        vector = bases[memory] + base + row * access["pitch"]
+        for _ in range(size):
+            if access["writes"]:
+                valid[vector] = True
+            elif not valid[vector]:
+                return _UNWRITTEN
+            vector += access["stride"]
+    return _RIGHT
 
-    def _load_activation_table(self, operation: lir.LoadActivationTable) -> None:
-        """Check a LoadActivationTable."""
-        self._must_be_in(operation.local, LOCAL)
-        if not 1 <= operation.table <= self.arch.activation_tables:
-            raise self._error(f"tables are 1..{self.arch.activation_tables}")
-        self._read(operation.local.memory, Walk(operation.local.offset, TABLE_ENTRIES))
-        self.activation_tables.add(operation.table)
 
-    def _signal(self, operation: lir.Signal) -> None:
-        """Check a Signal."""
-        self._must_be_in(operation.far, DRAM0, DRAM1)
-        self._vectors(operation.far.memory, operation.far_walk)
+@entry
+def _written_registers(left, right, first, last, loop, most):  # type: ignore
+    """Return for each SIMD operation whether the registers that it reads, ``left`` and ``right``, were written.
 
-    CHECKS: dict[type, Callable[..., None]] = {
-        lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
-        lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
-        lir.LoadActivationTable: _load_activation_table, lir.Signal: _signal,
-    }
+    It writes ``first`` to ``last``. ``loop`` is 0 outside of loops and else the loop's number; what a body writes
+    counts only in it. ``most`` is the largest register."""
+    known = np.zeros(most + 1, np.bool_)
+    known[0] = True
+    before, within = known.copy(), 0
+    found = np.ones(len(left), np.bool_)
+    for place in range(len(left)):
+        if loop[place] != within:
+            if within:
+                known[:] = before
+            within = loop[place]
+            before[:] = known
+        found[place] = known[left[place]] and known[right[place]]
+        known[first[place]:last[place] + 1] = True
+    return found

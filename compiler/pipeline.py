@@ -59,6 +59,7 @@ STEPS: tuple[Step, ...] = (
     Step("nest_pools", nest_pools),
     Step("canonicalise_variances", canonicalise_variances, POINTS),
     # bytes have too few bits for squares in any form
+    Step("turn_magnitudes", steps.magnitudes_turned, POINTS),       # squares have too few bits at one point
     Step("fuse_functions", fuse_functions, POINTS),
     Step("fuse_byte_functions", fuse_byte_functions, SCALES),
     Step("normalise", steps.canonical),
@@ -105,8 +106,8 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   progress: Callable[[str], None] | None = None,
                   watch: Callable[[Step, Products], None] | None = None,
                   shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES,
-                  choices: Sequence[Choices] = (), cores: str = AUTO, goal: str = THROUGHPUT,
-                  assigned: Sequence[AssignedLayer] = ()) -> CompileReport:
+                  choices: Sequence[Choices] | Choices = (), cores: str = AUTO, goal: str = THROUGHPUT,
+                  assigned: Sequence[AssignedLayer] = (), input_cycles: float = 0.0) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; return a report.
 
     NAME defaults to the file's stem. A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite,
@@ -117,14 +118,15 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     nodes are errors. ``progress`` is called with each step's name, and in long steps with the current layer. ``watch``
     is called with each step and its products. ``shapes``: sizes that the file leaves open, by input or by their names.
     ``fixed``: inputs that become constants, with their values. ``ranges``: how INT8 machines find ranges, one of
-    ``narrow.RANGES``. ``choices``: what is chosen already, for each subgraph of the machine. ``cores``: how several
-    share the work, one of ``cores.CORES``. ``goal``: what is to be small, one of ``cores.GOALS``. ``assigned``: boxes
-    of layers that an outside schedule gave to cores, with ``cores`` "split". Raise WeftError for everything that the
-    user can mend."""
+    ``narrow.RANGES``. ``choices``: what is chosen already, for each subgraph of the machine or for all. ``cores``: how
+    several share the work, one of ``cores.CORES``. ``goal``: what is to be small, one of ``cores.GOALS``. ``assigned``:
+    boxes of layers that an outside schedule gave to cores, with ``cores`` "split". ``input_cycles``: cycles of the
+    machine that a byte of an input takes to reach it; where they cost more than they gain, inputs are not packed. Raise
+    WeftError for everything that the user can mend."""
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
-                      ranges=known_ranges(ranges), fixed=dict(fixed), cores=cores, goal=goal,
+                      ranges=known_ranges(ranges), fixed=dict(fixed), input_cycles=input_cycles, cores=cores, goal=goal,
                       assigned=tuple(assigned))
     check_cores(cores, goal, arch)
     check_choices_fit(cores, goal, arch, "choices" if choices else None)
@@ -143,7 +145,7 @@ def run_steps(request: Request, arch: Arch, dump_dir: Path | None = None,
 def run_parts(request: Request, arch: Arch, dump_dir: Path | None = None,
               progress: Callable[[str], None] | None = None,
               watch: Callable[[Step, Products], None] | None = None,
-              last: str = STEPS[-1].name, choices: Sequence[Choices] = ()) -> tuple[Products, list[Products]]:
+              last: str = STEPS[-1].name, choices: Sequence[Choices] | Choices = ()) -> tuple[Products, list[Products]]:
     """Run the compiler up to and including the step ``last``.
 
     Return the products of the whole network and, for each subgraph of the machine, its own. ``dump_dir``, ``progress``,

@@ -30,8 +30,9 @@ class Request:
     everything. ``outputs``: tensors that the network ends at, empty for those that the file declares. ``ranges``: how
     INT8 machines find ranges (``quantize/narrow.py``). ``shapes``: sizes that the file leaves open, by input or by
     their names. ``fixed``: values of inputs that become constants. ``keep_tensors``: every tensor keeps its place in
-    DRAM0 to the end of the program, so that it can be read after the run. ``cores``: how several share the work, and
-    ``goal``: what is to be small (``cores.py``). ``assigned``: layers whose boxes an outside schedule gave to cores."""
+    DRAM0 to the end of the program, so that it can be read after the run. ``input_cycles``: what a byte of an input
+    takes on its way to the machine, in cycles of the machine. ``cores``: how several share the work, and ``goal``: what
+    is to be small (``cores.py``). ``assigned``: layers whose boxes an outside schedule gave to cores."""
 
     model: Path
     calibration: Mapping[str, np.ndarray] | None = None
@@ -39,6 +40,7 @@ class Request:
     host_fallback: bool = False
     outputs: tuple[str, ...] = ()
     keep_tensors: bool = False
+    input_cycles: float = 0.0
     ranges: str = "minmax"
     shapes: Sizes = field(default_factory=dict)
     fixed: Values = field(default_factory=dict)

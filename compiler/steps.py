@@ -12,6 +12,7 @@ from weft.compiler.choices import AGAIN, FORMULA, Choices, check_choices
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
+from weft.compiler.layers.beside import arranged
 from weft.compiler.layers.build import build_layers
 from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.verifier import verify_layers
@@ -26,6 +27,7 @@ from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.fuse_additions import fuse_additions
 from weft.compiler.passes.fuse_functions import fuse_byte_functions
 from weft.compiler.passes.fuse_gates import fuse_gates
+from weft.compiler.passes.magnitudes import turn_magnitudes
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.propagate_quantizers import propagate_quantizers
 from weft.compiler.passes.quantization import Quantization, with_rounding
@@ -45,6 +47,7 @@ from weft.compiler.quantize.calibrate import (
     choose_samples,
     samples_of_parts,
     tensor_ranges,
+    whole_points,
 )
 from weft.compiler.quantize.choose_points import choose_points
 from weft.compiler.quantize.choose_scales import choose_scales
@@ -89,7 +92,7 @@ def _refused(arch: Arch | None, part: Graph, every: bool) -> list[CompileError]:
         if arch is None:
             check_supported(part)
             return []
-        lowered = normalise(_checked(part, arch), arch.array_size, found if every else None, in_bytes=_in_bytes(arch))
+        lowered = normalise(_checked(part, arch), arch.array_size, found if every else None, **_abilities(arch))
         if not found:
             build_layers(_ready(lowered, arch), arch, refused=found if every else None)
     except CompileError as error:
@@ -104,7 +107,8 @@ def _checked(graph: Graph, arch: Arch) -> Graph:
 
     An INT8 machine runs only functions that one 256-entry table can express, so these are found first."""
     known = supported(graph, arch)
-    return fuse_byte_functions(check_bytes(known), arch) if arch.scheme.kind is SchemeKind.AFFINE else known
+    return (fuse_byte_functions(check_bytes(known), arch) if arch.scheme.kind is SchemeKind.AFFINE
+            else turn_magnitudes(known))
 
 
 def _ready(graph: Graph, arch: Arch) -> Graph:
@@ -113,11 +117,11 @@ def _ready(graph: Graph, arch: Arch) -> Graph:
     return scale_channels(graph, quantization, arch) if arch.scheme.kind is SchemeKind.AFFINE else graph
 
 
-def parts(front: Products, chosen: Sequence[Choices]) -> list[Products]:
-    """Return the products with which the steps for each subgraph begin, with what is ``chosen`` for it, if anything."""
+def parts(front: Products, chosen: Sequence[Choices] | Choices) -> list[Products]:
+    """Return the products with which the steps for each subgraph begin, with what is ``chosen`` for it, or for all."""
     graphs = front[Partition].graphs
     given = samples_of_parts(front[Graph], front[Samples], graphs)
-    choices = chosen or (FORMULA,) * len(graphs)
+    choices = (chosen,) * len(graphs) if isinstance(chosen, Choices) else chosen or (FORMULA,) * len(graphs)
     if len(choices) != len(graphs):
         raise refuse("choices", f"those of {len(choices)} parts", f"{len(graphs)} parts of the machine's", AGAIN)
     return [front.plus({Part: Part(number, len(graphs), graph), Graph: graph, Samples: inputs, Choices: own})
@@ -129,13 +133,20 @@ def supported(graph: Graph, arch: Arch) -> Graph:
     return check_supported(check_sizes(graph, arch))
 
 
+def magnitudes_turned(graph: Graph, given: Samples) -> Graph:
+    """Return the graph with roots of few squares computed by turns, which keep the bits of small numbers."""
+    return turn_magnitudes(graph, partial(tensor_ranges, graph, given))
+
+
 def canonical(graph: Graph, arch: Arch) -> Graph:
     """Return the graph in the few operators that layers are built of."""
-    return normalise(graph, arch.array_size, in_bytes=_in_bytes(arch))
+    return normalise(graph, arch.array_size, None, **_abilities(arch))
 
 
-def _in_bytes(arch: Arch) -> bool:
-    return arch.scheme.kind is SchemeKind.AFFINE
+def _abilities(arch: Arch) -> dict[str, bool]:
+    """Return the facts of a machine on which the canonical form depends."""
+    in_bytes = arch.scheme.kind is SchemeKind.AFFINE
+    return {"in_bytes": in_bytes, "has_abs": not in_bytes and arch.simd_registers_depth > 0}
 
 
 def channels_split(graph: Graph, arch: Arch) -> Graph:
@@ -181,7 +192,7 @@ def gates_fused(graph: Graph, given: Samples, arch: Arch) -> Graph:
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------
 def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
     """Return the verified layers of a graph. Raise CompileError for an output that no layer computes."""
-    built = build_layers(graph, arch, quantization.tensors)
+    built = arranged(build_layers(graph, arch, quantization.tensors), arch)
     verify_layers(built, [port.tensor for port in graph.inputs])
     check_layers(built, graph.constants, arch)
     made = {var.root for layer in built for var in layer.outputs}
@@ -207,9 +218,11 @@ def calibrated_for_scales(request: Request, graph: Graph, given: Samples, quanti
     return narrowed(graph, given, with_bounds(graph, calibrate(graph, given), False), request.ranges)
 
 
-def points(request: Request, graph: Graph, built: Layers, calibration: Calibration, arch: Arch) -> Numbers:
+def points(request: Request, graph: Graph, given: Samples, built: Layers, calibration: Calibration,
+           arch: Arch) -> Numbers:
     """Return the parameters with a binary point for every tensor."""
-    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors())
+    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors(),
+                         whole_points(graph, given, arch.number.width))
 
 
 def scales(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,
@@ -233,7 +246,7 @@ def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:
 def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: Arch, choices: Choices) -> MemoryPlan:
     """Return the verified memory plan: places of all tensors, and a tiling for each layer."""
     check_choices(choices, built, arch)
-    layout = plan_memory(live_ranges(graph, built, request.keep_tensors), built, stored, arch, choices)
+    layout = plan_memory(live_ranges(graph, built, arch, request.keep_tensors), built, stored, arch, choices)
     verify_allocations([*layout.dram0.values(), *filter(None, [layout.copy])], arch.dram0_depth, "DRAM0")
     verify_allocations([allocation_of_consts(stored, built), *layout.dram1.values()], arch.dram1_depth, "DRAM1")
     verify_allocations(layout.local.values(), arch.local_depth, "local memory")
@@ -245,11 +258,11 @@ def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: 
 def check_schedule(graph: Graph, stored: Consts, layout: MemoryPlan, scheduled: Schedule, arch: Arch) -> None:
     """Raise Fault if the scheduled program is wrong."""
     written = [*(layout.dram0[port.tensor] for port in graph.inputs), *filter(None, [layout.copy])]
-    verify(scheduled.operations, arch, written, len(stored.vectors))
+    verify(scheduled.operations, arch, written, len(stored.vectors), scheduled.table)
 
 
 def encoded(scheduled: Schedule, arch: Arch) -> MachineCode:
     """Return the machine code of the program. Raise CompileError if it is too long."""
-    code = machine_code(scheduled.operations, scheduled.layers, arch)
+    code = machine_code(scheduled.table, scheduled.layers, arch)
     check_length(len(code.layers), arch)
     return code

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from numba import types
 
 from weft.cycles import kept_code
 from weft.cycles.kept_code import KeptCode
+from weft.support.locks import locked
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,6 +60,6 @@ def _alone() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             kept_code.FOLDER.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context(open(kept_code.FOLDER / "lock", "w"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            (kept_code.FOLDER / "lock").touch()
+            stack.enter_context(locked(kept_code.FOLDER / "lock"))
         yield

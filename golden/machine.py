@@ -161,7 +161,7 @@ class Machine:
         """Count the accumulator values that saturated when they became ``scalars``, for the current instruction."""
         number = self.arch.number
         inside = scalars.max(initial=0) < number.maximum and scalars.min(initial=0) > number.minimum
-        if inside and requantization.table is None:
+        if inside and requantization.table is None and not requantization.slope:
             return
         count = int(self.arch.scheme.is_cut(values, requantization, relu).sum())
         if count:
@@ -264,9 +264,10 @@ class Machine:
     def _from_accumulators(self, flow: DataFlow, local: slice, far: slice) -> None:
         """Requantize a row of accumulators into local memory."""
         table = self._register(Register.ACTIVATION_TABLE)
-        requantization = OutputRescale(self._register(Register.OUTPUT_SHIFT),
-                                       self._register(Register.OUTPUT_ZERO_POINT), self.scales,
-                          self.activation_tables[table - 1] if table else None)
+        requantization = OutputRescale(
+            self._register(Register.OUTPUT_SHIFT), self._register(Register.OUTPUT_ZERO_POINT), self.scales,
+            self.activation_tables[table - 1] if table else None, self._register(Register.OUTPUT_SLOPE),
+            self.registers.get(Register.OUTPUT_MAXIMUM))
         relu = flow is DataFlow.ACCUMULATOR_TO_LOCAL_RELU
         values = self.accumulators[far]
         scalars = self.arch.scheme.move_out(values, requantization, relu)

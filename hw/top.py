@@ -32,7 +32,7 @@ class Top(wiring.Component):
     the name that the register BOARD shows as a code. With ``grouped`` there are also ``group_start``,
     ``group_reset`` and ``status``, by which a system of several cores controls a core beside its registers.
     ``sync_ports``: see :class:`Core`. A soft reset lets transfers on the buses end, throws the rest away and resets
-    the core; memories keep their contents."""
+    the core; memories keep their contents. Until then STATUS is not idle, and a start is lost."""
 
     def __init__(self, arch: Arch, *, trace: bool = False, board: str = "", grouped: bool = False) -> None:
         self._arch, self._trace, self._board, self._grouped = arch, trace, board, grouped
@@ -71,7 +71,9 @@ class Top(wiring.Component):
             core.program_address.eq(csr.program_address), core.program_bytes.eq(csr.program_bytes),
             *(getattr(csr, name).eq(getattr(core, source)) for name, source in SHOWN.items()),
             self.interrupt.eq(csr.interrupt),
-            *(csr.status[bit].eq(getattr(core, source)) for bit, source in STATUS_SOURCES.items()),
+            *(csr.status[bit].eq(getattr(core, source)) for bit, source in STATUS_SOURCES.items() if bit != "idle"),
+            # A program whose reads are still to drain takes no start, so whoever waits for idle waits for them too.
+            csr.status.idle.eq(core.idle & ~resetting & ~core_reset),
         ]
         # A register of its own: it drives every flip-flop of the core. Nothing that is quiet starts again meanwhile.
         m.d.sync += [core_reset.eq(resetting & core.quiet & ~core_reset),

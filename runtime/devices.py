@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,8 +24,10 @@ from weft.support.errors import Mismatch, WeftError
 if TYPE_CHECKING:
     from weft.golden.system import GoldenSystem
     from weft.simulate.job import MemorySettings
+    from weft.tmodel.manifest import TModel
 
 GOLDEN, RTL = "golden", "rtl"
+Result = TypeVar("Result")
 Progress = Callable[[str, int, int], None]
 """A function that is told what happens now, how much of it is done, and of how much (0: not known)."""
 
@@ -85,6 +87,8 @@ class Local:
     """A backend whose DRAMs are in this process, all zero at first."""
 
     most_images = 1 << 30
+    reference: Golden | None = None
+    """The golden machine, if the backend has run all programs on it too."""
 
     def __init__(self, arch: Arch) -> None:
         self.arch, self.fair_lock = arch, FairLock()
@@ -145,24 +149,30 @@ class Simulation(Local):
 
     def run(self, groups: Sequence[Sequence[bytes]], progress: Progress = no_progress) -> list[list[Done]]:
         """Run programs one after another in one simulation; return how each ended."""
-        from weft.simulate.make import BuildError
         from weft.simulate.rtl import run_groups_on_rtl
-        from weft.simulate.simulation import SimulationError
-        from weft.simulate.toolchain import ToolchainError
 
         memories = None if self.memory is None else [self.memory] * len(groups)
-        try:
-            before = len(self._before) // Isa(self.arch).instruction_bytes
-            sampled = [[self._before + program for program in programs] for programs in groups]
-            results = run_groups_on_rtl(self.arch, sampled, self.drams["dram0"], self.drams["dram1"], memories=memories,
-                                        stage=lambda stage: progress(stage, 0, 0), **self.options)
-        except (BuildError, ToolchainError) as error:
-            raise WeftError(str(error)) from None
-        except SimulationError as error:
-            raise Mismatch(f"the simulation failed: {error}") from None
+        before = len(self._before) // Isa(self.arch).instruction_bytes
+        sampled = [[self._before + program for program in programs] for programs in groups]
+        results = simulated(partial(run_groups_on_rtl, self.arch, sampled, *self.drams.values(), memories=memories,
+                                    stage=lambda stage: progress(stage, 0, 0), **self.options))
         return [[Done(instructions=result.instructions - before, cycles=result.cycles, seconds=result.seconds,
                       cause=result.error_cause, program_counter=result.error_program_counter,
                       operations=result.operations, samples=result.samples) for result in group] for group in results]
+
+
+def simulated(run: Callable[[], Result]) -> Result:
+    """Return what a simulation returns. Raise WeftError if it cannot be made, Mismatch if it fails."""
+    from weft.simulate.make import BuildError
+    from weft.simulate.simulation import SimulationError
+    from weft.simulate.toolchain import ToolchainError
+
+    try:
+        return run()
+    except (BuildError, ToolchainError) as error:
+        raise WeftError(str(error)) from None
+    except SimulationError as error:
+        raise Mismatch(f"the simulation failed: {error}") from None
 
 
 def sampling(arch: Arch, interval: int) -> bytes:
@@ -174,8 +184,16 @@ def sampling(arch: Arch, interval: int) -> bytes:
     return isa.assemble(asks) if interval else b""
 
 
-def machine(on: str | Backend, arch: Arch, options: dict[str, Any]) -> Backend:
-    """Return a new backend by name, GOLDEN or RTL (with ``options``), or the backend that was given."""
+def machine(on: str | Backend, arch: Arch, options: dict[str, Any], model: TModel | None = None) -> Backend:
+    """Return a new backend by name, GOLDEN or RTL (with ``options``), or the backend that was given.
+
+    With the option ``pieces`` RTL runs the programs of ``model`` in pieces."""
     if not isinstance(on, str):
         return on
-    return Golden(arch) if on == GOLDEN else Simulation(arch, **options)
+    if on == GOLDEN:
+        return Golden(arch)
+    if "pieces" in options and model is not None:
+        from weft.runtime.piecewise import Piecewise
+
+        return Piecewise(arch, model, **options)
+    return Simulation(arch, **options)

@@ -214,9 +214,9 @@ class _How:
     progress: Progress
     rtl_options: dict[str, Any]
 
-    def backend(self) -> Backend:
-        """Return the backend that was given, or a new one with empty memories."""
-        return machine(self.on, self.arch, self.rtl_options)
+    def backend(self, model: TModel) -> Backend:
+        """Return the backend that was given, or a new one with empty memories, for the programs of ``model``."""
+        return machine(self.on, self.arch, self.rtl_options, model)
 
 
 class Loaded:
@@ -240,7 +240,7 @@ class Loaded:
 
     def run_stored(self, images: list[Vectors], how: _How) -> list[_Ran]:
         """Run the program on images given as vectors; return the groups that ran."""
-        most = how.backend().most_images
+        most = how.backend(self.model).most_images
         return [self._run_group(first, group, how) for first, group in self._groups(images, most)]
 
     def _groups(self, images: list[Vectors], most: int) -> Iterator[tuple[int, list[Vectors]]]:
@@ -255,9 +255,11 @@ class Loaded:
         if len(programs[0]) > 1:
             self._check_side_by_side(programs[0])
         before = [[self.preload] * self.arch.cores] if self.preload else []
-        device = how.backend()
-        golden = Golden(self.arch) if how.check and not isinstance(device, Golden) else None
-        if golden is not None:
+        device = how.backend(self.model)
+        golden = device.reference if isinstance(device, Local) else None
+        counted: list[list[Done]] | None = None
+        if golden is None and how.check and not isinstance(device, Golden):
+            golden = Golden(self.arch)
             self.place(golden, images)
             counted = golden.run([*before, *programs], how.progress)[len(before):]
         with device.fair_lock:
@@ -267,7 +269,7 @@ class Loaded:
             outputs = [self._read(device, image) for image in range(len(images))]
         comparison = None if golden is None else self._compare(golden, device, outputs, first)
         groups = done[len(before):]
-        counts = [[each.saturated for each in group] for group in (counted if golden is not None else groups)]
+        counts = [[each.saturated for each in group] for group in counted or groups]
         known = [[each for each in group if each is not None] for group in counts]
         saturated = saturations.saturated(self.model, self.batch, known, first) if known == counts else None
         return _Ran(self.model, outputs, groups, done[0] if before else None, comparison, saturated, programs)

@@ -53,7 +53,7 @@ PRESETS = ("arty", "pynq", "ultra96", "zcu104")
 IN_BYTES, USUAL_BYTES = (*NETWORKS, "mobilenetv2_1.0_224"), ("pynq_int8", "ultra96_int8")
 """The networks that are measured in bytes too, and the INT8 machines that they are measured on."""
 BYTE_PRESETS = ("arty_int8", "pynq_int8", "ultra96_int8", "zcu104_int8", "ecpix5_int8")
-CORES_PRESETS = ("pynq_3x8", "zcu104_4x16", "zcu104_int8_4x24")
+CORES_PRESETS = ("ecpix5_2x4", "arty100_3x8", "pynq_3x8", "zcu104_4x16", "zcu104_int8_4x24")
 """Machines of several cores: an image a core, and cycles those that an image takes on average. Where they are asked
 for."""
 ALL_PRESETS = (*PRESETS, *BYTE_PRESETS, *CORES_PRESETS)

@@ -41,6 +41,7 @@ from weft.hw.memory.input_rescaler import InputRescaler
 from weft.hw.memory.local import LocalMemory
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
+from weft.hw.memory.output_functions import OutputFunctions
 from weft.hw.memory.read_stream import ReadStream
 from weft.hw.memory.requantizer import Requantizer
 from weft.hw.memory.scaled_move_out import ScaledMoveOutUnit
@@ -60,8 +61,8 @@ GROUPS: dict[str, tuple[type, ...]] = {
                 Sampler),
     "Systolic array": (SystolicArray, ProcessingElement, Multiplier, PairedElement, PairedMultiplier, BiasRescaler,
                        LoadWeightUnit, LoadTwoRowsUnit, MatMulUnit),
-    "Memories": (LocalMemory, Accumulators, AccumulatorBank, Requantizer, InputRescaler, RoundRobin, ReadStream,
-                 MoveOutUnit, ScaledMoveOutUnit, Scaler, MoveInUnit),
+    "Memories": (LocalMemory, Accumulators, AccumulatorBank, Requantizer, OutputFunctions, InputRescaler, RoundRobin,
+                 ReadStream, MoveOutUnit, ScaledMoveOutUnit, Scaler, MoveInUnit),
     "SIMD unit": (SimdUnit, Alu),
     "Buses": (DramReader, DramWriter, ProgramReader, CsrSlave, Stage, PingPong, RegisterSlice),
 }

@@ -38,6 +38,9 @@ BATCH = 4
 RIDGE = 1e-4
 """The weight of a term's own size, which keeps numbers small that the machines do not tell apart."""
 
+OPTIONS = ("depthwise_taps", "output_maximum", "output_slope", "sync_counters")
+"""Keys by which some of the machines below differ from another one, and no more."""
+
 PACKED6 = Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024, activation_tables=0)
 PACKED8 = Arch.load("pynq_int8").replace(array_size=8, activation_tables=0)
 SMALL = Arch.load("arty").replace(array_size=4, local_depth=2048, accumulator_depth=512, dram_ports=SHARED)
@@ -65,6 +68,10 @@ FITTED: dict[str, Arch] = {
     "lanes8_int8": SMALL.replace(array_size=8, data_type="INT8", local_depth=8192, accumulator_depth=1024,
                                  local_banks=4),
     "lanes4_taps": SMALL.replace(depthwise_taps=3),
+    "lanes9_taps9": SMALL.replace(array_size=9, depthwise_taps=9),
+    "lanes18_packed_taps9": PACKED6.replace(array_size=18, depthwise_taps=9),
+    "lanes4_maximum": SMALL.replace(output_maximum=1),
+    "lanes4_slope": SMALL.replace(output_slope=1),
     "lanes6_packed": PACKED6,
     "lanes6_packed_taps": PACKED6.replace(depthwise_taps=3),
     "lanes6_packed_rows": PACKED6.replace(activation_tables=8, weight_load_rows=2),
@@ -189,11 +196,11 @@ def commit() -> str:
 
 # -- fitting -----------------------------------------------------------------------------------------------------------
 def like_its_twin(machines: dict[str, Arch], name: str, kind: str) -> bool:
-    """Return whether the machine's twin without the latest keys is there, and nothing of this block depends on them.
+    """Return whether the machine's twin without OPTIONS is there, and nothing of this block depends on them.
 
     Such a block would only count twice."""
     arch = machines[name]
-    twin = arch.replace(depthwise_taps=0, sync_counters=0)
+    twin = arch.replace(**dict.fromkeys(OPTIONS, 0))
     return twin != arch and twin in machines.values() and bool(
         (resources.values(arch, kind) == resources.values(twin, kind)).all())
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make every break of tb/mutations in a copy of the sources, and run the test that must find it.
 
-    python scripts/mutate.py [--json] [--jobs N] [id ...]       all of them, or those named
+    python scripts/mutate.py [--json] [--jobs N] [id ...]               all of them, or those named
+    python scripts/mutate.py --draw COUNT [--seed N] [--room ROOM ...]  drawn ones, COUNT in each room
 
 First the tests run unbroken. Exit code 1 if one fails then, if a break survives, or if its text is not found."""
 
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -24,16 +26,21 @@ from pathlib import Path
 from queue import Queue
 
 from weft.tb.mutations import Break, breaks
+from weft.tb.mutations.drawn import ROOMS, Drawn, draw
 
 ROOT = Path(__file__).resolve().parents[1]
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__")
 """The files that are left out of the copy: no test reads them."""
 TIMEOUT_SECONDS = 600
-"""The time for one break: longer than any of its tests takes unbroken."""
+"""The time for one break: longer than any of its tests takes unbroken. A room's tests, which all run for a drawn one,
+get as much as they took unbroken besides."""
 PASSED, FAILED = 0, 1
 """The exit codes of pytest; others mean that there was nothing to run."""
 KILLED, SURVIVED, HUNG, NO_TEST, NO_TEXT = "killed", "SURVIVED", "HUNG", "NO TEST", "NO TEXT"
 OUTCOMES = {PASSED: SURVIVED, FAILED: KILLED, None: HUNG}
+KILLERS_FIRST = 5
+"""Test files that killed the most drawn breaks of a room run before its other tests."""
+KILLERS: dict[str, Counter[str]] = {room: Counter() for room in ROOMS}
 RUNNING: set[int] = set()
 """The process groups of the tests that run: they are killed with all simulators that they started."""
 
@@ -51,7 +58,8 @@ class Outcome:
     says: str
 
 
-def run_tests(tree: Path, tests: list[str], *, keep_bytecode: bool = False) -> tuple[int | None, str]:
+def run_tests(tree: Path, tests: list[str], *, keep_bytecode: bool = False,
+              seconds: float = TIMEOUT_SECONDS) -> tuple[int | None, str]:
     """Return exit code, None if they took too long, and output of pytest in a copy of the sources."""
     # Python tells an old module's bytecode by time and size, which two breaks of a file may share: only the unbroken
     # sources' is kept.
@@ -62,10 +70,10 @@ def run_tests(tree: Path, tests: list[str], *, keep_bytecode: bool = False) -> t
                           text=True, start_new_session=True) as process:
         RUNNING.add(process.pid)
         try:
-            output, _ = process.communicate(timeout=None if keep_bytecode else TIMEOUT_SECONDS)
+            output, _ = process.communicate(timeout=None if keep_bytecode else seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            return None, f"longer than {TIMEOUT_SECONDS} s"
+            return None, f"longer than {seconds:.0f} s"
         finally:
             RUNNING.discard(process.pid)
     return process.returncode, output
@@ -93,17 +101,26 @@ def broken(tree: Path, entry: Break) -> Iterator[None]:
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def try_break(tree: Path, entry: Break) -> Outcome:
-    """Return the outcome of one break in a copy of the sources."""
+def order(entry: Break) -> list[str]:
+    """Return the tests of a break: first those files that killed most others, if a whole room is to be run."""
+    if not isinstance(entry, Drawn):
+        return entry.tests
+    return [file for file, _ in KILLERS[entry.room].most_common(KILLERS_FIRST)] + entry.tests
+
+
+def try_break(tree: Path, entry: Break, seconds: float) -> Outcome:
+    """Return the outcome of one break in a copy of the sources, whose tests get ``seconds``."""
     begin = time.monotonic()
     try:
         with broken(tree, entry):
-            code, output = run_tests(tree, [entry.test])
+            code, output = run_tests(tree, order(entry), seconds=seconds)
         outcome = OUTCOMES.get(code, NO_TEST)
     except (OSError, ValueError) as error:
         outcome, output = NO_TEXT, str(error)
     says = [line for line in output.splitlines() if line.strip()] or [""]
     first = next((line for line in says if line.startswith(("FAILED", "ERROR"))), says[-1])
+    if isinstance(entry, Drawn) and outcome == KILLED and "::" in first:
+        KILLERS[entry.room][first.split()[1].partition("::")[0]] += 1
     return Outcome(entry.id, outcome, time.monotonic() - begin, entry.file, entry.test, entry.meaning, first)
 
 
@@ -122,15 +139,17 @@ def run_all(chosen: list[Break], jobs: int) -> Iterator[Outcome]:
     with tempfile.TemporaryDirectory(prefix="weft-mutate-") as folder:
         free = trees(Path(folder), jobs)
         unbroken = free.get()
-        code, output = run_tests(unbroken, list(dict.fromkeys(entry.test for entry in chosen)), keep_bytecode=True)
+        begin, tests = time.monotonic(), list(dict.fromkeys(test for entry in chosen for test in entry.tests))
+        code, output = run_tests(unbroken, tests, keep_bytecode=True)
         if code != PASSED:
             raise RuntimeError(f"tests fail, or are missing, without any break:\n{output[-3000:]}")
         free.put(unbroken)
+        seconds = TIMEOUT_SECONDS + time.monotonic() - begin
 
         def one(entry: Break) -> Outcome:
             tree = free.get()
             try:
-                return try_break(tree, entry)
+                return try_break(tree, entry, seconds)
             finally:
                 free.put(tree)
 
@@ -146,24 +165,44 @@ def line(found: Outcome) -> str:
     return f"{found.outcome:9}{found.seconds:7.1f} s  {found.id:24} {found.file:36} {found.test}"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Try the breaks; return the exit code."""
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Return the options, with ``chosen``, the breaks that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ids", nargs="*", help="of breaks; all when none is named")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parser.add_argument("--jobs", type=int, default=1, help="breaks tried side by side, each in a copy of its own")
+    parser.add_argument("--draw", type=int, default=0, metavar="COUNT", help="draw so many breaks in each room")
+    parser.add_argument("--seed", type=int, default=0, help="of the breaks that are drawn")
+    parser.add_argument("--room", action="append", choices=ROOMS, help="where to draw (may be repeated); else in all")
     options = parser.parse_args(arguments)
     known = {entry.id: entry for entry in breaks()}
     missing = [name for name in options.ids if name not in known]
     if missing or options.jobs < 1:
         parser.error(f"no break is called {', '.join(missing)}; there are {', '.join(known)}" if missing
                      else "--jobs must be 1 or more")
-    chosen = [known[name] for name in options.ids] or list(known.values())
+    if options.draw < 0 or (options.ids and options.draw):
+        parser.error("--draw takes a count of 1 or more, and no ids beside it")
+    drawn = [entry for room in options.room or ROOMS for entry in draw(room, options.draw, options.seed)]
+    options.chosen = drawn or [known[name] for name in options.ids] or list(known.values())
+    return options
+
+
+def by_room(found: list[Outcome], chosen: list[Break]) -> Iterator[str]:
+    """Yield a line for each room of drawn breaks: how many of them were found, by a failing test or by no end."""
+    rooms = {entry.id: entry.room for entry in chosen if isinstance(entry, Drawn)}
+    for room in dict.fromkeys(rooms.values()):
+        outcomes = [outcome.outcome for outcome in found if rooms.get(outcome.id) == room]
+        yield f"{room}: {sum(each in (KILLED, HUNG) for each in outcomes)} of {len(outcomes)}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Try the breaks; return the exit code."""
+    options = parse(arguments)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     begin, found = time.monotonic(), []
     try:
-        for outcome in run_all(chosen, options.jobs):
+        for outcome in run_all(options.chosen, options.jobs):
             found.append(outcome)
             if not options.json:
                 print(line(outcome), flush=True)
@@ -179,6 +218,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.json:
         print(json.dumps({"seconds": seconds, "killed": killed, "breaks": [asdict(each) for each in found]}, indent=1))
     else:
+        for text in by_room(found, options.chosen):
+            print(text)
         print(f"{killed} of {len(found)} breaks killed, {seconds:.0f} s with the tests unbroken first")
     return 0 if killed == len(found) else 1
 

@@ -27,32 +27,35 @@ TRACE_SOURCES = [SV / "trace.cpp"]
 
 def build_simulation(verilog_text: str, *, top: str, sources: Sequence[Path] = (), includes: Sequence[Path] = (),
                      public_vlt: str = "", clock: str | None = "clk", parameters: Mapping[str, int] | None = None,
-                     trace: bool = False, coverage: bool = False) -> Simulation:
+                     trace: bool = False, coverage: bool = False,
+                     random_start: bool = False) -> Simulation:
     """Return the simulation of module ``top``.
 
     It is made from ``verilog_text`` (may be empty) and the .v, .sv and .cpp ``sources``. ``public_vlt``: the body of a
     Verilator control file that names the signals cocotb may touch; all others are private, for speed. ``clock``: the
     input of ``top`` which the main loop drives, None to leave all clocks to cocotb. ``trace`` and ``coverage`` build
-    these in; a run asks for its trace. Equal content gives the same program without building."""
+    these in; a run asks for its trace. ``random_start``: what has no initial value begins random. Equal content gives
+    the same program without building."""
     toolchain.check_system_packages()
     design = _Design(verilog_text, tuple(Path(path).resolve() for path in sources),
                      tuple(Path(path).resolve() for path in includes), public_vlt,
-                     tuple(_verilator_flags(top, clock, parameters or {}, trace, coverage)),
+                     tuple(_verilator_flags(top, clock, parameters or {}, trace, coverage, random_start)),
                      is_plain=not trace and not coverage)
     directory = cache_directory("simulation") / f"{top}-{design.digest()}"
     with built_once(directory) as work:
         if work is not None:
             design.build(work)
-    return Simulation(directory / "simulation", top, trace)
+    return Simulation(directory / "simulation", top, trace, random_start)
 
 
 def _verilator_flags(top: str, clock: str | None, parameters: Mapping[str, int], trace: bool,
-                     coverage: bool) -> list[str]:
+                     coverage: bool, random_start: bool) -> list[str]:
     """Return the command line options of Verilator."""
     libs = cocotb_tools.config.libs_dir
     flags = ["--cc", "--exe", "--vpi", "--no-timing", "--prefix", "Vtop", "--top-module", top, "-o", "simulation"]
     flags += ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--timescale-override", "1ns/1ps", "-O3", "--x-assign", "fast"]
-    flags += ["--x-initial", "fast", "--output-split", "8000", "--output-split-cfuncs", "20000"]
+    flags += ["--x-initial", "unique" if random_start else "fast"]
+    flags += ["--output-split", "8000", "--output-split-cfuncs", "20000"]
     flags += ["-LDFLAGS", f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator"]
     if clock:
         flags += ["-CFLAGS", f"-DWEFT_CLOCK={clock}", "-CFLAGS", "-DWEFT_HALF_PERIOD=5000"]

@@ -15,6 +15,8 @@ from weft.simulate.build import DRAM_SOURCES, PACED_SOURCES, TRACE_SOURCES, buil
 from weft.simulate.sim_top import MEMORIES, public_vlt, weft_sim
 from weft.simulate.simulation import Simulation, run_simulation
 
+SLVERR = 2
+"""The AXI response of a slave that failed."""
 __all__ = ["Job", "JobResult", "MemorySettings", "ProgramRun", "build_machine", "run_groups", "run_job"]
 
 
@@ -32,6 +34,7 @@ class MemorySettings:
     stall_b: int = 0
     error_lo: int = 0
     error_hi: int = 0
+    error_response: int = SLVERR
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,8 @@ class ProgramRun:
     """Whether there is a soft reset at its interrupt, before its registers are read.
 
     They then tell nothing of the program."""
+    reset_after: int = 0
+    """The cycles from its start to a soft reset that breaks it off, 0 for none. Its registers then tell nothing."""
     content: Mapping[str, str] = field(default_factory=dict)
     """Memory -> file with its content when the program starts, zeros beyond; others stay as they are."""
     snapshots: Mapping[str, str] = field(default_factory=dict)
@@ -101,11 +106,12 @@ def build_machine(
     controller: str = "",
     trace: bool = False,
     coverage: bool = False,
+    random_start: bool = False,
 ) -> Simulation:
     """Return the simulation of module `weft_top`, which has its trace port, with its three memories.
 
     ``controller``: the Verilog of a board's memory controller that decides when memories answer
-    (boards/shell/controller.py)."""
+    (boards/shell/controller.py). ``random_start``: what has no initial value begins random."""
     top = weft_sim(axi_data_width=axi_data_width, axi_address_width=axi_address_width, stream_width=stream_width,
                    shared_dram=shared_dram, paced=bool(controller), cores=cores, memory_ports=memory_ports)
     return build_simulation(
@@ -115,6 +121,7 @@ def build_machine(
         public_vlt=public_vlt(),
         trace=trace,
         coverage=coverage,
+        random_start=random_start,
     )
 
 

@@ -111,15 +111,19 @@ async def _soft_reset(group: Group) -> None:
     """Reset the cores, memories apart, and clear pending interrupts."""
     await group.command(csr.Command.SOFT_RESET)
     for core in group.cores:
-        while await core.read("STATUS") & ~(1 << csr.Status.IDLE):
+        while await core.read("STATUS") != 1 << csr.Status.IDLE:
             pass
         await core.write("INTERRUPT_STATUS", (1 << csr.INTERRUPT_COUNT) - 1)
 
 
-async def _wait(dut: Any, group: Group, *, reset: bool) -> None:
+async def _wait(dut: Any, group: Group, *, reset: bool, after: int) -> None:
     """Wait for the interrupts of all cores, then until the machine is idle. `cycle_limit` ends a hang.
 
-    With ``reset`` wait for the first interrupt, then reset."""
+    With ``reset`` wait for the first interrupt, with ``after`` for so many cycles, then reset."""
+    if after:
+        await ClockCycles(dut.clk, after)
+        await _soft_reset(group)
+        return
     if dut.interrupt.value == 0:
         await RisingEdge(dut.interrupt)
     if reset:
@@ -162,7 +166,7 @@ async def _run(dut: Any, bus: AxiLite, program: dict[str, Any]) -> list[dict[str
     """Run one program on a reset machine; return a JobResult for each core that it started."""
     began, first_cycle, group = time.monotonic(), int(dut.cycle.value), Group(bus, program)
     await _start(dut, group, program)
-    await _wait(dut, group, reset=program["reset_at_end"])
+    await _wait(dut, group, reset=program["reset_at_end"], after=program["reset_after"])
     common = {
         "simulation_cycles": int(dut.cycle.value) - first_cycle,
         "wall_seconds": time.monotonic() - began,

@@ -31,7 +31,7 @@ _ADDRESS = {"id": 1, "addr": 0, "len": 8, "size": 3, "burst": 2, "lock": 1, "cac
 _SETTINGS = {
     "read_latency": 16, "write_latency": 16, "jitter": 16,
     "stall_ar": 8, "stall_r": 8, "stall_aw": 8, "stall_w": 8, "stall_b": 8,
-    "error_lo": 64, "error_hi": 64,
+    "error_lo": 64, "error_hi": 64, "error_response": 2,
 }  # fmt: skip
 _ERRORS = ("error_lo", "error_hi")
 _COUNTERS = {"read_beats": 64, "write_beats": 64, "first_cycle": 64, "last_cycle": 64}

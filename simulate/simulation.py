@@ -20,14 +20,20 @@ from weft.simulate import toolchain
 from weft.simulate.leftovers import run_group
 from weft.simulate.make import log_tail
 
+MOST_SEED = (1 << 31) - 2
+"""The largest seed of Verilator, whose 0 means one of its own."""
+
 
 @dataclass(frozen=True)
 class Simulation:
-    """A simulator, and the top module that it simulates."""
+    """A simulator, and the top module that it simulates.
+
+    ``random_start``: what has no initial value begins random, decided by the run's seed."""
 
     program: Path
     top: str
     traceable: bool
+    random_start: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,8 @@ def run_simulation(simulation: Simulation, test_module: str, *, directory: Path,
     }
     if testcase:
         extra["COCOTB_TEST_FILTER"] = rf"\.{testcase}$"
-    command = [str(simulation.program), *plusargs, *(["+weft_trace"] if trace else [])]
+    start = ["+verilator+rand+reset+2", f"+verilator+seed+{seed % MOST_SEED + 1}"] if simulation.random_start else []
+    command = [str(simulation.program), *plusargs, *start, *(["+weft_trace"] if trace else [])]
     script = directory / "repeat.sh"
     exports = [f"export {name}={shlex.quote(text)}" for name, text in extra.items() if os.environ.get(name) != text]
     script.write_text("\n".join([f"cd {shlex.quote(str(directory))}", *exports, f"exec {shlex.join(command)}", ""]))

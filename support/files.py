@@ -38,7 +38,7 @@ def opened(path: Path, what: str, way_out: str) -> Iterator[io.BufferedReader]:
 
 def _open(path: Path) -> io.BufferedReader:
     """Open a file without waiting; opening a pipe otherwise waits until somebody writes into it."""
-    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
 
 
 def read_bytes(path: Path, what: str, way_out: str, most: int = MOST_BYTES) -> bytes:

@@ -13,12 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError
 from weft.support.strict_json import read_object
+from weft.support.structs import to_builtins
 from weft.tmodel.checks import check, check_program, file_sizes
 from weft.tmodel.elements import gather, pack, scatter, unpack
 from weft.tmodel.errors import ModelError, refuse
@@ -292,4 +292,4 @@ class TModel:
 
 def files_json(contents: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the length and checksum of every file."""
-    return {name: msgspec.to_builtins(file_entry(content)) for name, content in contents.items()}
+    return {name: to_builtins(file_entry(content)) for name, content in contents.items()}

@@ -14,9 +14,7 @@ leftovers. Against a loss of power nothing is promised but that a broken set is 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
-import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +23,7 @@ from typing import Any, BinaryIO
 
 from weft.support.errors import WeftError
 from weft.support.files import MOST_BYTES
+from weft.support.locks import locked
 from weft.support.outputs import Kind, check_output
 from weft.support.strict_json import parse_object
 from weft.tmodel.errors import ModelError, refuse
@@ -63,7 +62,7 @@ def write_set(folder: Path, name: str, contents: Mapping[str, bytes], manifest: 
     hidden = {file: folder / _hidden(file, entry.sha256) for file, entry in entries.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
+        with locked(folder):
             settle(folder, name, contents)
             before = _entries(folder / name)
             for file, content in contents.items():
@@ -141,18 +140,6 @@ def _entries(path: Path) -> Mapping[str, FileEntry]:
         return convert_any(parse_object(path.read_bytes())).files or {}
     except (OSError, ValueError, WeftError):
         return {}
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder, if the file system has locks, so that writers follow one another."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

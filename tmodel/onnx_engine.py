@@ -29,8 +29,11 @@ MOST_OPTIMISED = 1 << 10
 """The most nodes of a graph that onnxruntime optimises, for which time grows as their square."""
 
 
-def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
-    """Return a quiet onnxruntime session on one thread, so that results are the same every time."""
+def session(model: onnx.ModelProto | bytes,
+            apart: Mapping[str, np.ndarray] | None = None) -> onnxruntime.InferenceSession:
+    """Return a quiet onnxruntime session on one thread, so that results are the same every time.
+
+    ``apart``: values of constants that the model only names."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised, they need not be printed too
@@ -38,6 +41,8 @@ def session(model: onnx.ModelProto | bytes) -> onnxruntime.InferenceSession:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     for key in ("disable_quant_qdq", "disable_double_qdq_remover"):  # quantised networks as their files say it
         options.add_session_config_entry(f"session.{key}", "1")
+    if apart:
+        options.add_external_initializers([*apart], [*map(onnxruntime.OrtValue.ortvalue_from_numpy, apart.values())])
     content = model if isinstance(model, bytes) else model.SerializeToString()
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"],
                                         disabled_optimizers=WRONG_OPTIMIZERS)

@@ -26,8 +26,8 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-import msgspec
-from msgspec import Meta
+from weft.support import structs
+from weft.support.structs import Meta
 
 FORMAT_VERSION = 1
 """The version of ``.tmodel`` files that this Weft writes. It goes up when a reader of the version before would do
@@ -57,7 +57,7 @@ Few = Meta(max_length=1024)
 """The limit for lists of files, inputs and outputs."""
 
 
-class Keys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Keys(structs.Struct, kw_only=True, forbid_unknown_fields=True):
     """An object with exactly these keys; any other key is an error."""
 
 
@@ -165,7 +165,7 @@ class NetworkEntry(Keys):
     outputs: Annotated[tuple[TensorEntry, ...], Few]
 
 
-class LayerEntry(msgspec.Struct):
+class LayerEntry(structs.Struct):
     """The keys that are read of a row of the report; its other keys are for people."""
 
     name: str
@@ -259,12 +259,12 @@ def convert_any(values: Mapping[str, Any]) -> Manifest | Parts:
 def _converted(values: Mapping[str, Any], kind: type[T]) -> T:
     """Return the content as an object of class ``kind``. Raise ValueError for wrong content."""
     try:
-        found = msgspec.convert(values, kind)
+        found = structs.convert(values, kind)
         programs = [found] if isinstance(found, Program) else [part.program for part in getattr(found, "parts", ())]
         for program in filter(None, programs):
             for number, row in enumerate(program.layers):
                 _layer(number, row)
-    except msgspec.ValidationError as error:
+    except structs.ValidationError as error:
         raise ValueError(_with_known_keys(str(error), kind)) from None
     return found
 
@@ -272,8 +272,8 @@ def _converted(values: Mapping[str, Any], kind: type[T]) -> T:
 def _layer(number: int, row: Mapping[str, Any]) -> None:
     """Raise ValueError if a row of the report has wrong keys or types."""
     try:
-        msgspec.convert(row, LayerEntry)
-    except msgspec.ValidationError as error:
+        structs.convert(row, LayerEntry)
+    except structs.ValidationError as error:
         raise ValueError(f"layers[{number}]: {error}") from None
 
 

@@ -71,7 +71,13 @@ def prepared(board: Board, clock_hz: float | None) -> Board:
 
 
 def check_ports(board: Board, arch: Arch) -> None:
-    """Raise WeftError if the board's on-chip memory has another width than the machine's ports."""
+    """Raise WeftError if the board's on-chip memory is no memory for the machine.
+
+    It must have the width of the machine's ports, and it has one window for each port of a single core."""
+    if board.shell and isinstance(board.shell.memory, OnChip) and arch.cores > 1:
+        raise WeftError(explain(f"cores on board {board.key}", arch.cores,
+                                "1: its on-chip memory has a window for each port of a single core",
+                                "set cores to 1, or take a board with DRAM"))
     wrong = [key for key in ("axi_data_width", "stream_width") if getattr(arch, key) != WORD_BITS]
     if board.shell and isinstance(board.shell.memory, OnChip) and wrong:
         raise WeftError(explain(f"{wrong[0]} on board {board.key}", getattr(arch, wrong[0]),

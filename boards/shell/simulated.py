@@ -18,7 +18,7 @@ from litedram.phy.model import SDRAMPHYModel
 from litex.build.generic_platform import Pins, Subsignal
 from litex.build.sim import SimPlatform
 from litex.gen import ClockDomain, LiteXModule
-from litex.soc.cores.uart import RS232PHYModel, UARTBone
+from litex.soc.cores.uart import RS232PHYModel
 from litex.soc.integration.export import get_csr_json
 
 from weft.boards import BOARDS
@@ -59,11 +59,7 @@ class SimulatedShell(ShellSoC):
 
     def add_links(self, board: Board) -> None:
         """Add the UART bridge, whose bytes come and go through ports of their own."""
-        phy = RS232PHYModel(self.platform.request("serial"))
-        bridge = UARTBone(phy=phy, clk_freq=int(self.sys_clk_freq), address_width=32)
-        self.add_module(name="uartbone_phy", module=phy)
-        self.add_module(name="uartbone", module=bridge)
-        self.bus.add_master(name="uartbone", master=bridge.wishbone)
+        self.add_uart(RS232PHYModel(self.platform.request("serial")))
 
 
 def generate(board: Board, arch: Arch, folder: Path) -> None:

@@ -21,18 +21,22 @@ from typing import Any
 from litedram import modules, phy
 from litedram.frontend.axi import LiteDRAMAXI2Native, LiteDRAMAXIPort
 from litex.gen import ClockSignal, Instance, ResetSignal
+from litex.soc.cores import uart
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCMini
-from litex.soc.interconnect import axi
+from litex.soc.interconnect import axi, wishbone
 
 from weft.boards.board import Board, Memory, OnChip
 from weft.boards.shell.block_memory import BlockMemory
+from weft.boards.shell.host_bus import BufferedPhy, Witness
 from weft.boards.shell.machine import MACHINE, Machine, windows
 from weft.boards.shell.narrow import native_port
 from weft.hw.contract.arch import Arch
 
-REGISTERS_BASE, REGISTERS_BYTES = 0x9000_0000, 0x1000
-"""The place of the machine's control registers on the bus."""
+REGISTERS_BASE = 0x9000_0000
+"""The place of the machine's control registers on the bus: a page, or of several cores a page each and one more."""
+WITNESS_BASE, WITNESS_BYTES = 0x9100_0000, 0x1000
+"""The place of the witness on the bus."""
 MEMORY_BASE = 0x4000_0000
 """The place of on-chip memory on the bus; LiteX puts DRAM there too."""
 CHANNELS = {"aw": ("addr", "burst", "len", "size", "id"), "w": ("data", "strb", "last"), "b": ("resp", "id"),
@@ -77,6 +81,7 @@ class ShellSoC(SoCMini):
         if isinstance(memory, Memory):
             self.add_memory(memory)
         self.add_links(board)
+        self.add_witness()
         self.add_machine(machine)
 
     def add_memory(self, memory: Memory) -> None:
@@ -95,12 +100,32 @@ class ShellSoC(SoCMini):
     def add_links(self, board: Board) -> None:
         """Add the UART bridge and, if the board has it, Etherbone."""
         assert board.shell is not None
-        self.add_uartbone(baudrate=board.shell.baud)
+        clock = int(self.sys_clk_freq)
+        self.add_uart(uart.RS232PHY(self.platform.request("serial"), clock, board.shell.baud))
         if board.shell.ethernet:
             self.ethphy = named(board.shell.ethernet)(
                 clock_pads=self.platform.request("eth_clocks"), pads=self.platform.request("eth"),
                 **board.shell.ethernet_options)
             self.add_etherbone(phy=self.ethphy, buffer_depth=ETHERBONE_DEPTH)
+
+    def add_uart(self, phy: Any) -> None:
+        """Add the UART bridge behind a PHY."""
+        buffered = BufferedPhy(phy)
+        bridge = uart.UARTBone(phy=buffered, clk_freq=int(self.sys_clk_freq), address_width=32)
+        self.add_module(name="uartbone_phy", module=buffered)
+        self.add_module(name="uartbone", module=bridge)
+        self.bus.add_master(name="uartbone", master=bridge.wishbone)
+
+    def add_witness(self) -> None:
+        """Let all links be one master of the bus, and a witness look at it."""
+        links = list(self.bus.masters.values())
+        self.bus.masters.clear()
+        host = wishbone.Interface(data_width=32, address_width=32, addressing="word")
+        self.host_arbiter = wishbone.Arbiter(links, host)
+        self.bus.add_master(name="host", master=host)
+        self.witness = Witness(host)
+        self.bus.add_slave("witness", self.witness.bus,
+                           SoCRegion(origin=WITNESS_BASE, size=WITNESS_BYTES, cached=False))
 
     # -- the machine ---------------------------------------------------------------------------------------------------
     def add_machine(self, machine: Machine) -> None:
@@ -114,7 +139,7 @@ class ShellSoC(SoCMini):
         for channel, fields in LITE_CHANNELS.items():
             pins |= joined(machine, f"s_axil_{channel}", getattr(registers, channel), fields)
         self.bus.add_slave("weft", registers,
-                           SoCRegion(origin=REGISTERS_BASE, size=REGISTERS_BYTES, cached=False))
+                           SoCRegion(origin=REGISTERS_BASE, size=1 << machine.bits("s_axil_awaddr"), cached=False))
         unused = {f"i_{name}": machine.unused(name) for name in machine.ports
                   if machine.is_input(name) and name not in ("clk", "rst") and f"i_{name}" not in pins}
         self.specials += Instance(MACHINE, **pins, **unused)

@@ -6,13 +6,15 @@ The array takes one vector a cycle."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+
+import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.layers.hir import Convolution, Var
 from weft.compiler.layers.taps import passes, vectors
+from weft.compiler.lir_table import LirTable
 from weft.compiler.lowering.operators import RELABEL
 from weft.compiler.lowering.windows import image_size, pair, transposed_pads, window_attributes
 from weft.compiler.passes.ways import ways
@@ -20,9 +22,10 @@ from weft.hw.contract.arch import Arch
 from weft.tmodel.window import Window
 
 
-def array_vectors(operations: Iterable[lir.Operation]) -> int:
-    """Return the vectors that the MatMuls among ``operations`` send through the array."""
-    return sum(operation.size * operation.rows for operation in operations if isinstance(operation, lir.MatMul))
+def array_vectors(table: LirTable) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of a program's MatMuls, and how many vectors each sends through the array."""
+    places, mat_mul = table.of_kind(lir.MatMul)
+    return places, mat_mul.size * mat_mul.rows
 
 
 def limit_cycles(graph: Graph, arch: Arch) -> int:

@@ -64,7 +64,7 @@ def split(request: Request, graph: Graph, layers: Layers, consts: Consts, number
 def split_layers(request: Request, graph: Graph, layers: Layers, consts: Consts, numbers: Numbers,
                  arch: Arch) -> Cores:
     """Return the programs of all cores, checked. Raise CompileError if a memory is too small for them."""
-    search, lives = Search(), live_ranges(graph, layers, request.keep_tensors)
+    search, lives = Search(), live_ranges(graph, layers, arch, request.keep_tensors)
     followed = follow(layers, request.assigned, arch) if request.assigned else None
     shares = choose_shares(layers, consts, arch, search, followed.shares if followed else {})
     plan = plan_split(lives, layers, consts, arch, shares, search)
@@ -75,7 +75,7 @@ def split_layers(request: Request, graph: Graph, layers: Layers, consts: Consts,
         schedule_layers(numbers, own, arch, 0, len(layers), plan.resting(core), plan.exchanges[core])
         for core, own in enumerate(plan.cores)]), arch)
     verify_cores(schedules, arch, [plan.cores[0].dram0[port.tensor] for port in graph.inputs], len(consts.vectors))
-    codes = tuple(machine_code(schedule.operations, schedule.layers, arch) for schedule in schedules)
+    codes = tuple(machine_code(schedule.table, schedule.layers, arch) for schedule in schedules)
     for code in codes:
         check_length(len(code.layers), arch)
     return Cores(plan, tuple(schedules), codes, followed)

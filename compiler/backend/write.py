@@ -16,7 +16,7 @@ from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.backend.split import Cores
 from weft.compiler.frontend.graph import Graph, GraphPort
-from weft.compiler.layers.hir import Layers, Lookup
+from weft.compiler.layers.hir import Layer, Layers, Lookup
 from weft.compiler.lowering.functions import may_be_infinite, steps_of
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.partition import BESIDE, HOST, Part, Partition
@@ -148,8 +148,8 @@ def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
 
 def _passed(schedule: Schedule, layers: int) -> np.ndarray:
     """Return [layers]: the vectors that the array computes."""
-    vectors = [array_vectors([operation]) for operation in schedule.operations]
-    return np.bincount(schedule.layers, vectors, layers).astype(int)
+    places, vectors = array_vectors(schedule.table)
+    return np.bincount(schedule.layers[places], vectors, layers).astype(int)
 
 
 def _const_files(consts: Consts, layout: MemoryPlan, name: str) -> tuple[ConstFile, ...]:
@@ -211,10 +211,12 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
     made: dict[str, float] = {}  # by all layers of a node, at most, for a function may be a sum of several
     for row in rows:
         made[row["name"]] = max(made.get(row["name"], 0.0), *map(abs, row["range"]))
+    parts = _parts_of_functions(rows, products[Layers])
     for row, layer in zip(rows, products[Layers], strict=True):
         if row["saturated"]:
             warnings.append(f"layer {row['name']}: {row['saturated']} calibration values saturate")
-        warnings += _poor_numbers(row, numbers.tensor(layer.output.root, arch))
+        warnings += _poor_numbers(row if layer.lookup is None else {**row, **parts[row["name"]]},
+                                  numbers.tensor(layer.output.root, arch))
         if layer.lookup is not None and arch.scheme.kind is SchemeKind.FIXED_POINT:
             roots = copied(layer.core.input, makers, graph.constants)
             step = max(numbers.tensor(root, arch).step for root in roots)
@@ -223,6 +225,19 @@ def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str
         if not products[Quantization].tensors:
             warnings += _poor_bytes(row, numbers.tensor(layer.output.root, arch))
     return tuple(warnings)
+
+
+def _parts_of_functions(rows: Sequence[dict[str, Any]], layers: Sequence[Layer]) -> dict[str, dict[str, Any]]:
+    """Return, for each node with lookup tables, the largest range and root mean square that one of them makes.
+
+    A function over a wide range is the sum of several, most of which give little on average."""
+    found: dict[str, dict[str, Any]] = {}
+    for row, layer in zip(rows, layers, strict=True):
+        if layer.lookup is not None:
+            before = found.get(row["name"], {"range": [0.0, 0.0], "root_mean_square": 0.0})
+            found[row["name"]] = {"range": max(before["range"], row["range"], key=lambda ends: max(map(abs, ends))),
+                                  "root_mean_square": max(before["root_mean_square"], row["root_mean_square"])}
+    return found
 
 
 def _poor_bytes(row: dict[str, Any], held: TensorNumbers) -> list[str]:

@@ -63,6 +63,12 @@ ROUNDED_DECIBELS = 20.0
 
 Sums in another order round some bytes to the other side."""
 
+TURNED_DECIBELS = 45.0
+"""The least signal to noise of a network in which turns replace roots of squares; they are right to 69 dB."""
+
+TURNED = "turn_magnitudes"
+"""The step after which lengths are computed by turns."""
+
 LIMITED = "limits_of_quantizers"
 """The step after which graphs for machines of fixed point no longer round as a quantised file says."""
 
@@ -123,6 +129,8 @@ class Checker:
         before = self._before
         if step.name == LIMITED:
             least = -math.inf
+        if step.name == TURNED and least is not None:
+            least = min(least, TURNED_DECIBELS)
         if step.name == SETTLED and products[Quantization].tensors:  # from here on graphs do not round
             self._rounded, least = self._before, -math.inf
         if kind is Numbers and self._kind is not Numbers and self._rounded is not None:

@@ -6,12 +6,14 @@ no order of partial sums and no instructions."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import (
+    Abs,
     Add,
     Convolution,
     Gate,
@@ -36,11 +38,13 @@ from weft.compiler.lir import DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.memory.places import Allocation
 from weft.compiler.quantize.numbers import LayerIntegers
-from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams
+from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams, on_output
 from weft.compiler.quantize.tables import function_of
 from weft.golden import alu
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.numerics import integer_dtype
+from weft.hw.contract.numerics import integer_dtype, round_half_even
+from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes.fixed_point import SLOPE_POINT
 from weft.tmodel.window import Window
 
 
@@ -139,6 +143,8 @@ class Real:
                 return pool(value, operation.window, operation.size)
             case Minimum():
                 return np.minimum(value, operation.value)
+            case Abs():
+                return np.abs(value)
             case Gate():
                 return value * np.clip(value + operation.offset, 0, operation.limit)
             case LeakyRelu():
@@ -174,10 +180,13 @@ class Fixed:
             value, shifts = np.zeros(0, np.int64), list(numbers.add_shifts)
             for var in layer.outputs:  # the machine writes before it has read everything
                 tensors.write(var, np.zeros(1, np.int64))
-            leaves = list(numbers.output_shifts)
+            leaves, outputs = list(numbers.output_shifts), itertools.count()
             for operation in layer.operations:
                 if isinstance(operation, Save):
-                    tensors.write(operation.output, self._requantize(value, leaves.pop(0)))
+                    functions = dict(numbers.functions[next(outputs)]) if numbers.functions else {}
+                    tensors.write(operation.output, self._saved(self._requantize(value, leaves.pop(0)), functions))
+                elif operation == layer.elementwise and on_output(layer, self.arch):
+                    continue  # a save does it
                 elif isinstance(operation, Convolution | Product | Load):
                     value = self._core(operation, tensors, numbers, own)
                 elif isinstance(operation, Add):
@@ -189,6 +198,14 @@ class Fixed:
                                     (numbers.output_shift, numbers.input_shift))
                     scalars = self._simd(operation, self._requantize(value, leave), tensors, numbers, own)
                     value = self._rescale(scalars, enter)
+
+    def _saved(self, scalars: np.ndarray, functions: Mapping[Register, int]) -> np.ndarray:
+        """Return scalars with the functions on output whose registers are given: a slope below zero, a maximum."""
+        slope = functions.get(Register.OUTPUT_SLOPE, 0)
+        if slope:
+            below = self.arch.number.saturate(round_half_even(scalars * slope, SLOPE_POINT))
+            scalars = np.where(scalars < 0, below, scalars)
+        return np.minimum(scalars, functions.get(Register.OUTPUT_MAXIMUM, self.arch.number.maximum))
 
     def _core(self, core: Convolution | Product | Load, tensors: Tensors, numbers: LayerFixedPointParams,
               own: LayerIntegers) -> np.ndarray:
@@ -213,6 +230,8 @@ class Fixed:
                 return pool(value, operation.window, operation.size)
             case Minimum():
                 return np.minimum(value, own.operands[0])
+            case Abs():
+                return np.asarray(number.saturate(np.abs(value)))
             case Gate():
                 offset, limit = own.operands
                 return np.asarray(number.multiply(value, np.clip(number.saturate(value + offset), 0, limit)))

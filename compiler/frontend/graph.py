@@ -77,6 +77,13 @@ Interval = tuple[float, float]
 """The lowest and the highest value that a tensor may have; infinite if nothing is known."""
 
 
+class Limited(NamedTuple):
+    """The bound of a tensor that saturates there on purpose, because small numbers are what its readers need."""
+
+    low: float
+    high: float
+
+
 class Within(NamedTuple):
     """The bound of a tensor that holds values of ``source``, or ``differences`` of two of them.
 
@@ -102,7 +109,7 @@ class Graph:
     constants: Mapping[str, np.ndarray]
     opset: int
     types: Mapping[str, str] = field(default_factory=dict)
-    bounds: Mapping[str, Interval | Within] = field(default_factory=dict)
+    bounds: Mapping[str, Interval | Limited | Within] = field(default_factory=dict)
     states: tuple[State, ...] = ()
 
     def type(self, name: str) -> str:

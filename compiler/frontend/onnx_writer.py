@@ -20,10 +20,12 @@ TOLD = 1024
 
 
 def to_onnx(graph: Graph, outputs: Sequence[str] | None = None, extra: Sequence[Node] = (),
-            constants: Mapping[str, np.ndarray] | None = None) -> onnx.ModelProto:
+            constants: Mapping[str, np.ndarray] | None = None,
+            apart: dict[str, np.ndarray] | None = None) -> onnx.ModelProto:
     """Return the graph as a model with the given output tensors (default: its own).
 
-    ``extra`` nodes read its tensors."""
+    ``extra`` nodes read its tensors. ``apart``: constants of more than TOLD elements are put there and only named in
+    the model, as :func:`weft.tmodel.onnx_engine.session` takes them, without copies."""
     names = [port.tensor for port in graph.outputs] if outputs is None else list(outputs)
     inputs = [_value(graph, port.tensor) for port in graph.inputs]
     nodes: list[onnx.NodeProto] = []
@@ -31,7 +33,7 @@ def to_onnx(graph: Graph, outputs: Sequence[str] | None = None, extra: Sequence[
     for node in (*graph.nodes, *extra):
         nodes += EXPAND.get(node.op, _plain)(graph, node, weights)
     return _model(nodes, graph.name, inputs, [onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names)],
-                  weights, graph.opset)
+                  weights, graph.opset, apart)
 
 
 def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Sequence[str],
@@ -51,8 +53,11 @@ def part_to_onnx(graph: Graph, nodes: Sequence[Node], inputs: Sequence[str],
 
 
 def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoProto],
-           outputs: list[onnx.ValueInfoProto], weights: Mapping[str, np.ndarray], opset: int) -> onnx.ModelProto:
-    """Return a model with inferred shapes; large weights are added after inference, which copies the model."""
+           outputs: list[onnx.ValueInfoProto], weights: Mapping[str, np.ndarray], opset: int,
+           apart: dict[str, np.ndarray] | None = None) -> onnx.ModelProto:
+    """Return a model with inferred shapes; large weights are added after inference, which copies the model.
+
+    ``apart``: see :func:`to_onnx`."""
     known = [_weight(value, key) for key, value in weights.items() if value.size <= TOLD]
     shaped = [helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
               for key, value in weights.items() if value.size > TOLD]
@@ -61,8 +66,20 @@ def _model(nodes: list[onnx.NodeProto], name: str, inputs: list[onnx.ValueInfoPr
         graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION))
     del model.graph.input[len(inputs):], model.graph.initializer[:]
     for key, value in weights.items():
-        model.graph.initializer.add().CopyFrom(_weight(value, key))
+        if apart is not None and value.size > TOLD:
+            apart[key] = np.ascontiguousarray(value)
+            _name_weight(model.graph.initializer.add(), key, value)
+        else:
+            model.graph.initializer.add().CopyFrom(_weight(value, key))
     return model
+
+
+def _name_weight(entry: onnx.TensorProto, name: str, value: np.ndarray) -> None:
+    """Make an entry of a constant whose values are not in the model."""
+    entry.name, entry.data_type = name, helper.np_dtype_to_tensor_dtype(value.dtype)
+    entry.dims.extend(value.shape)
+    entry.data_location = onnx.TensorProto.EXTERNAL
+    entry.external_data.add(key="location", value=name)
 
 
 def _weight(value: np.ndarray, name: str) -> onnx.TensorProto:

@@ -25,6 +25,7 @@ from weft.compiler.layers.builder import (
     window_of,
 )
 from weft.compiler.layers.hir import (
+    Abs,
     Add,
     Gate,
     Layer,
@@ -53,7 +54,7 @@ def _product(builder: Builder, position: int, node: Node) -> Open:
     return Open(node.name, position, (Product(left, right, node.output, "%0", drawn_macs(node)),))
 
 
-CLOSING = Multiply, Lookup, Gate
+CLOSING = Multiply, Lookup, Abs, Gate
 """Operations that end a layer: after one of them the result can only be saved."""
 ELEMENTWISE = Minimum, LeakyRelu, *CLOSING
 """Operations that the SIMD unit applies to every vector; a layer has at most one of them."""
@@ -87,11 +88,18 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
 def _clip(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that limits the node's input to 0 and an upper limit.
 
-    Raise CompileError without SIMD registers."""
-    need_registers(builder.arch, node)
+    Raise CompileError if neither the SIMD unit nor the way out of the accumulators can do it."""
+    if not builder.arch.output_maximum:
+        need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, *ELEMENTWISE)
     limited = layer.join(position, Minimum(layer.temp, float(builder.graph.constants[node.input(2)])))
     return limited if layer.has(Relu) else limited.join(position, Relu(layer.temp))
+
+
+def _abs(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that ends with the magnitude of the node's input, fused with the one that makes it if possible."""
+    layer = builder.fuse_or_load(node.input(0), node, position, Relu, MaxPool, *ELEMENTWISE)
+    return layer.join(position, Abs(layer.temp))
 
 
 def _gate(builder: Builder, position: int, node: Node) -> Open:
@@ -101,8 +109,11 @@ def _gate(builder: Builder, position: int, node: Node) -> Open:
 
 
 def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
-    """Return a layer that ends with the node's leaky ReLU. Raise CompileError without SIMD registers."""
-    need_registers(builder.arch, node)
+    """Return a layer that ends with the node's leaky ReLU.
+
+    Raise CompileError if neither the SIMD unit nor the way out of the accumulators can do it."""
+    if not builder.arch.output_slope:
+        need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, Relu, *ELEMENTWISE)
     return layer.join(position, LeakyRelu(layer.temp, node.attributes["alpha"]))
 
@@ -164,6 +175,7 @@ def _no_tables(arch: Arch, node: Node) -> CompileError:
 
 
 HANDLERS: dict[str, Handler] = {
+    "Abs": _abs,
     "Add": _add,
     "Clip": _clip,
     "Conv": conv,

@@ -207,6 +207,13 @@ class Minimum:
 
 
 @dataclass(frozen=True)
+class Abs:
+    """The magnitude: negative scalars of the Temp ``target`` change their sign."""
+
+    target: str
+
+
+@dataclass(frozen=True)
 class Gate:
     """The Temp ``target`` times a gate: ``target`` plus ``offset``, limited to 0..``limit``.
 
@@ -260,8 +267,8 @@ class Save:
     output: Var
 
 
-LayerOperation = (Convolution | Product | Load | Round | Add | Multiply | Lookup | Translate | MaxPool | Minimum | Gate
-                  | LeakyRelu | Scale | ScaleChannels | Relu | Save)
+LayerOperation = (Convolution | Product | Load | Round | Add | Multiply | Lookup | Translate | MaxPool | Minimum | Abs
+                  | Gate | LeakyRelu | Scale | ScaleChannels | Relu | Save)
 
 
 class Saved(NamedTuple):
@@ -347,10 +354,10 @@ class Layer:
         return next((operation.factors for operation in self.operations if isinstance(operation, ScaleChannels)), None)
 
     @cached_property
-    def elementwise(self) -> Minimum | Gate | LeakyRelu | None:
-        """The operation that the SIMD unit applies to every vector with constant operands, or None."""
+    def elementwise(self) -> Minimum | Abs | Gate | LeakyRelu | None:
+        """The operation that the SIMD unit applies to every vector, perhaps with constant operands, or None."""
         return next((operation for operation in self.operations
-                     if isinstance(operation, Minimum | Gate | LeakyRelu)), None)
+                     if isinstance(operation, Minimum | Abs | Gate | LeakyRelu)), None)
 
     @cached_property
     def saves(self) -> tuple[Saved, ...]:
@@ -418,8 +425,8 @@ class Layer:
     def kind(self) -> str:
         """The layer's operations but its last save as text, such as ``mat_mul+add+relu``."""
         names = {Convolution: "mat_mul", Product: "product", Load: "load", Round: "round", Add: "add",
-                 MaxPool: "max_pool", Minimum: "minimum", Gate: "gate", LeakyRelu: "leaky_relu", Scale: "scale",
-                 ScaleChannels: "scale_channels", Translate: "translate", Relu: "relu",
+                 MaxPool: "max_pool", Minimum: "minimum", Abs: "abs", Gate: "gate", LeakyRelu: "leaky_relu",
+                 Scale: "scale", ScaleChannels: "scale_channels", Translate: "translate", Relu: "relu",
                  Multiply: "multiply", Lookup: "lookup", Save: "save"}
         return "+".join(names[type(operation)] for operation in self.operations[:-1])
 

@@ -301,9 +301,12 @@ def prelu(state: Rewrite, node: Node) -> None:
 
 
 def absolute(state: Rewrite, node: Node) -> None:
-    """Lower Abs: x + 2 * relu(-x)."""
+    """Lower Abs; on machines that cannot compute it in place, to x + 2 * relu(-x)."""
     source, index = lie_as_they_are(state, node)
-    state.hold(node.output, _two_slopes(state, node, source, -1.0), index)
+    if source not in state.magnitudes:  # parts of one tensor share the magnitude of the whole
+        state.magnitudes[source] = (state.emit(node, "Abs", [source], {}, state.shapes[source]) if state.has_abs
+                                    else _two_slopes(state, node, source, -1.0))
+    state.hold(node.output, state.magnitudes[source], index)
 
 
 def negate(state: Rewrite, node: Node) -> None:

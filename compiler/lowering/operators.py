@@ -49,7 +49,7 @@ def _not_negative(low: float, high: float) -> tuple[float, float]:
 
 
 OPERATORS: dict[str, Operator] = {
-    "Abs": Operator(arithmetic.absolute),
+    "Abs": Operator(arithmetic.absolute, elementwise=True),
     "Add": Operator(arithmetic.add, elementwise=True, scales=True),
     "ArgMax": HOST,
     "ArgMin": HOST,

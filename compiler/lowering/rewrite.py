@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The graph while it is rewritten: what every tensor of the model has become, and makers of canonical nodes.
 
-Canonical tensors are 1 x channels x height x width. Besides ONNX's own Conv, Add, Mul, Relu, Clip, LeakyRelu and
-MaxPool there are ``Product`` (of matrices: rows are pixels, columns are channels; the second one's width is 1),
+Canonical tensors are 1 x channels x height x width. Besides ONNX's own Conv, Add, Mul, Abs, Relu, Clip, LeakyRelu
+and MaxPool there are ``Product`` (of matrices: rows are pixels, columns are channels; the second one's width is 1),
 ``Enlarge`` (every pixel ``factors`` times) and two nodes that move nothing: ``View`` (pixel (y, x) is pixel ``offset +
 y * pitch + x * step`` of its input) and ``Assemble`` (parts written into one tensor at ``places``: first channel,
 offset, pitch, step)."""
@@ -70,6 +70,8 @@ class Rewrite:
     aligned: Mapping[str, np.ndarray] = field(default_factory=dict)
     in_bytes: bool = False
     """Whether tensors are of eight bits: too few for products that are still to be summed."""
+    has_abs: bool = False
+    """Whether the SIMD unit computes magnitudes, in numbers that keep their sign."""
     held: dict[str, TensorView] = field(default_factory=dict)
     images: dict[str, tuple[str, np.ndarray | None]] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
@@ -95,6 +97,8 @@ class Rewrite:
     """Of inputs that have their place: where the user's elements lie, as a port's ``order``."""
 
     copies: dict[str, str] = field(default_factory=dict)
+    magnitudes: dict[str, str] = field(default_factory=dict)
+    """Tensor -> the tensor of its magnitudes."""
     positions: dict[str, int] = field(default_factory=dict)
     """Tensor -> index in ``nodes`` of the node that makes it."""
 

@@ -21,6 +21,7 @@ from weft.compiler.choices import AGAIN, FORMULA, Choices
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Layer
 from weft.compiler.memory.places import Allocation, DramAddress, Kept, Resident, first_fit
+from weft.compiler.memory.sharing import Share, shares, still_fitting
 from weft.compiler.memory.variables import LiveRange, odd_vectors, place_variables
 from weft.compiler.progress import each
 from weft.compiler.quantize.consts import Consts
@@ -44,8 +45,9 @@ class MemoryPlan:
     """The allocations of all Vars, and the shape and tiling of each layer.
 
     Allocations by Var name: in DRAM0, in DRAM1 (only striped Vars, which have both), and in local memory (pinned Vars).
-    ``copy``: the allocation of a copy of all Consts in DRAM0, or None. ``kept``: what of a pinned Var a core has that
-    computes only a share of it, all of those that are not named."""
+    ``copy``: the allocation of a copy of all Consts in DRAM0, or None. ``beside``: what layers that run together with
+    one on the array, which stands before them, have of both memories, by number. ``kept``: what of a pinned Var a core
+    has that computes only a share of it, all of those that are not named."""
 
     dram0: Mapping[str, Allocation]
     dram1: Mapping[str, Allocation]
@@ -53,6 +55,7 @@ class MemoryPlan:
     shapes: tuple[LayerShape, ...]
     plans: tuple[Plan, ...]
     copy: Allocation | None = None
+    beside: Mapping[int, Share] = field(default_factory=dict)
     kept: Mapping[str, Kept] = field(default_factory=dict)
 
     @cached_property
@@ -79,6 +82,7 @@ class MemoryPlan:
                  for place in places.values()]
         if self.copy is not None:
             lines.append(f"dram0 copy of all consts: base={self.copy.base} size={self.copy.size}")
+        lines += [f"beside another: layer {number} {share}" for number, share in self.beside.items()]
         for shape, plan in zip(self.shapes, self.plans, strict=True):
             lines.append(f"layer {shape.layer.name}: scratch={shape.scratch} {plan}")
         return "\n".join(lines) + "\n"
@@ -91,28 +95,32 @@ class Printed(NamedTuple):
     dram1: dict[str, Allocation]
     local: dict[str, Allocation]
     copy: tuple[int, int] | None
+    beside: dict[int, Share]
     plans: tuple[tuple[str, int, Plan], ...]
 
 
 _PLACE = re.compile(r"(dram0|dram1|local) (.*): base=(\d+) size=(\d+) layers=(-?\d+)\.\.(-?\d+)")
 _COPY = re.compile(r"dram0 copy of all consts: base=(\d+) size=(\d+)")
+_BESIDE = re.compile(r"beside another: layer (\d+) (Share\(.*\))")
 _PLAN = re.compile(r"layer (.*): scratch=(\d+) (Plan\(.*\))")
 
 
 def parse(content: str) -> Printed:
     """Return what :meth:`MemoryPlan.text` says. Raise WeftError at a line that it does not write."""
-    found = Printed({}, {}, {}, None, ())
+    found = Printed({}, {}, {}, None, {}, ())
     for line in content.splitlines():
         if match := _PLACE.fullmatch(line):
             getattr(found, match[1])[match[2]] = Allocation(match[2], *map(int, match.group(3, 4, 5, 6)))
         elif match := _COPY.fullmatch(line):
             found = found._replace(copy=(int(match[1]), int(match[2])))
+        elif match := _BESIDE.fullmatch(line):
+            found.beside[int(match[1])] = parse_value(match[2], (Share,))
         elif match := _PLAN.fullmatch(line):
             plan = parse_value(match[3], (Plan, Tiling, Need, Grain))
             found = found._replace(plans=(*found.plans, (match[1], int(match[2]), plan)))
         else:
-            raise refuse(f"line of a memory map {line!r}", "an unknown form", "a place, a copy of consts or a plan",
-                         "print the map again with --dump-dir")
+            raise refuse(f"line of a memory map {line!r}", "an unknown form",
+                         "a place, a copy of consts, a share or a plan", "print the map again with --dump-dir")
     return found
 
 
@@ -124,12 +132,15 @@ def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Con
     planner = planned(lives, layers, consts, arch, choices)
     variables = place_variables(lives, planner.local, planner.dram1, arch)
     copy = _copy_of_consts(planner, variables.values(), choices.copy)
-    layout = MemoryPlan(variables, planner.dram1, planner.local, tuple(planner.shapes), tuple(planner.plans), copy)
+    plans, beside = shares(planner.shapes, planner.plans, arch, choices.tilings)
+    layout = MemoryPlan(variables, planner.dram1, planner.local, tuple(planner.shapes), tuple(plans), copy, beside)
     return with_tilings(layout, choices, planner.search)
 
 
 def with_tilings(layout: MemoryPlan, choices: Choices, search: Search) -> MemoryPlan:
-    """Return the plan with the tilings of ``choices``. Raise CompileError for one that does not fit."""
+    """Return the plan with the tilings of ``choices``; layers that these leave no room run one after the other.
+
+    Raise CompileError for a tiling that does not fit."""
     plans = list(layout.plans)
     for number, tiling in choices.tilings.items():
         shape = layout.shapes[number]
@@ -138,7 +149,8 @@ def with_tilings(layout: MemoryPlan, choices: Choices, search: Search) -> Memory
             raise misfit(f"tiling of layer {number}, {shape.layer.name!r}", str(tiling),
                          "one of the tilings that are looked at and fit beside what is resident")
         plans[number] = plan
-    return replace(layout, plans=tuple(plans))
+    beside = still_fitting(layout.shapes, plans, layout.beside) if layout.beside and choices.tilings else layout.beside
+    return replace(layout, plans=tuple(plans), beside=beside)
 
 
 def planned(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch,

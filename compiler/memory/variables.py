@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
+from weft.compiler.layers.beside import beside
 from weft.compiler.layers.hir import Layer, Var
 from weft.compiler.memory.places import Allocation, first_fit
 from weft.hw.contract.arch import Arch
@@ -34,10 +35,11 @@ def whole_var(graph: Graph, name: str) -> Var:
     return Var(name, channels, height, width)
 
 
-def live_ranges(graph: Graph, layers: Sequence[Layer], keep: bool = False) -> tuple[LiveRange, ...]:
+def live_ranges(graph: Graph, layers: Sequence[Layer], arch: Arch, keep: bool = False) -> tuple[LiveRange, ...]:
     """Return the live ranges of all Vars that have memory, inputs first, then in the order in which they are made.
 
-    Inputs live to the end, so that a program can run again; so do outputs, and with ``keep`` all Vars."""
+    Inputs live to the end, so that a program can run again; so do outputs, and with ``keep`` all Vars. Layers that may
+    run together begin and end together."""
     end = len(layers)
     inputs = [whole_var(graph, port.tensor) for port in graph.inputs]
     outputs = graph.output_tensors()
@@ -48,7 +50,10 @@ def live_ranges(graph: Graph, layers: Sequence[Layer], keep: bool = False) -> tu
         for name in {var.root: None for var in layer.outputs}:
             life = found.get(name) or LiveRange(whole_var(graph, name), number, number, keep or name in outputs)
             found[name] = replace(life, last=end if life.fixed else number)
-    return tuple(found.values())
+    leaders = beside(layers, arch)
+    ends = {leader: number for number, leader in leaders.items()}  # the last one of each
+    return tuple(replace(life, first=leaders.get(life.first, life.first),
+                         last=ends.get(leaders.get(life.last, life.last), life.last)) for life in found.values())
 
 
 def odd_vectors(var: Var, lanes: int) -> int:

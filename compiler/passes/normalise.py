@@ -2,8 +2,8 @@
 """Pass: bring every operator into canonical form, every tensor with shape 1 x C x H x W.
 
 Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add and Mul of two tensors;
-Relu; Clip from 0; LeakyRelu; MaxPool; functions by lookup table; Product, View and Assemble (``rewrite.py``). The row
-of an operator in ``operators.py`` says how it is rewritten."""
+Relu; Abs; Clip from 0; LeakyRelu; MaxPool; functions by lookup table; Product, View and Assemble (``rewrite.py``). The
+row of an operator in ``operators.py`` says how it is rewritten."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ OPSET = 20
 """The opset of the normalised graph."""
 
 
-def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None, *, in_bytes: bool = False) -> Graph:
-    """Return the graph in canonical form, for an array of ``lanes`` lanes. ``in_bytes``: tensors are of eight bits.
+def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None, *, in_bytes: bool = False,
+              has_abs: bool = False) -> Graph:
+    """Return the graph in canonical form, for an array of ``lanes`` lanes.
+
+    ``in_bytes``: tensors are of eight bits. ``has_abs``: the SIMD unit computes magnitudes.
 
     Raise CompileError for a node that the machine cannot compute. With ``refused`` such errors are added to that list
     instead, and the node's results are taken as inputs; the graph is then of no use."""
     rounds = any(node.op == FAKE_QUANTIZE for node in graph.nodes)
-    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes), in_bytes)
+    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes), in_bytes, has_abs)
     consumers, ends = graph.consumers(), graph.output_tensors()
     for port in graph.inputs:
         hold_input(state, port, consumers, ends)
@@ -90,7 +93,8 @@ def _output(state: Rewrite, port: GraphPort) -> GraphPort:
     held = state.held[port.tensor]
     node = Node(f"{port.name}/output", "Identity", (port.tensor,), (f"{port.tensor}/output",), {}, "Identity")
     if held.where is not None and (held.where == FILL).any():
-        state.hold(port.tensor, exact(state, node, port.tensor))
+        maker = next((entry.name for entry in state.graph.nodes if port.tensor in entry.outputs), node.name)
+        state.hold(port.tensor, exact(state, node.replace(name=maker), port.tensor))  # a refusal names the model's node
         held = state.held[port.tensor]
     tensor = held.tensor
     made = state.maker(tensor)

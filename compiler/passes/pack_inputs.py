@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.passes.ways import Way, ways
+from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.tmodel.window import Window
 
@@ -23,22 +25,27 @@ SHARE = 4
 """The part of DRAM0, one in so many, that a packed input may take; it stays there to the end."""
 
 
-def pack_inputs(graph: Graph, arch: Arch) -> Graph:
+def pack_inputs(graph: Graph, arch: Arch, request: Request) -> Graph:
     """Return the same network with packed inputs, described in its ports."""
     for port in graph.inputs:
         readers = graph.consumers().get(port.tensor, [])
         thin = graph.shapes[port.tensor][1] < arch.array_size
-        if thin and len(readers) == 1 and readers[0].op == "Conv" and readers[0].attributes["group"] == 1:
-            way = _best(graph, readers[0], arch)
-            graph = _packed(graph, port, readers[0], way) if way.axes else graph
+        if thin and readers and all(_is_alike(node, readers[0]) for node in readers):
+            way = _best(graph, readers[0], arch, request.input_cycles)
+            graph = _packed(graph, port, readers, way) if way.axes else graph
     return graph
 
 
-def _best(graph: Graph, node: Node, arch: Arch) -> Way:
+def _is_alike(node: Node, first: Node) -> bool:
+    """Tell whether a node is a convolution without groups, over the same windows as ``first``."""
+    return node.op == "Conv" and node.attributes["group"] == 1 and node.attributes == first.attributes
+
+
+def _best(graph: Graph, node: Node, arch: Arch, input_cycles: float) -> Way:
     """Return the way to pack with the smallest input among those of about the least cycles.
 
-    Cycles are those of the slower of array and DRAM0. Among equals the way with the fewest vectors through the array
-    wins."""
+    Cycles are those of the slower of array and DRAM0, and before these ``input_cycles`` for each byte on its way there.
+    Among equals the way with the fewest vectors through the array wins."""
     _, channels, height, width = graph.shapes[node.input(0)]
     _, made, rows, columns = graph.shapes[node.output]
     attributes, lanes = node.attributes, arch.array_size
@@ -53,7 +60,7 @@ def _best(graph: Graph, node: Node, arch: Arch) -> Way:
         return way.window.work(way.packing.size, (rows, columns)) * tiles
 
     def cycles(way: Way) -> float:
-        return max(passed(way), loaded(way) * beats)
+        return max(passed(way), loaded(way) * beats) + loaded(way) * arch.vector_bytes * input_cycles
 
     plain, *others = ways(window, (channels, height, width), (rows, columns))
     fitting = [plain, *(way for way in others if loaded(way) * SHARE <= arch.dram0_depth)]
@@ -61,17 +68,19 @@ def _best(graph: Graph, node: Node, arch: Arch) -> Way:
     return min((way for way in fitting if cycles(way) <= NEAR * least), key=lambda way: (loaded(way), passed(way)))
 
 
-def _packed(graph: Graph, port: GraphPort, node: Node, way: Way) -> Graph:
-    """Return the graph with an input packed in a given way, and its convolution's weights and window adapted."""
-    name = f"{node.output}/packed_weights"
-    weights = way.weights(np.asarray(graph.constants[node.input(1)]))
-    _, _, bottom, right = node.attributes["pads"]
+def _packed(graph: Graph, port: GraphPort, readers: Sequence[Node], way: Way) -> Graph:
+    """Return the graph with an input packed in a given way, and its convolutions' weights and windows adapted."""
+    _, _, bottom, right = readers[0].attributes["pads"]
     ends = [0 if axis in way.axes else end for axis, end in enumerate((bottom, right))]
-    attributes = {**node.attributes, "kernel_shape": way.window.kernel, "strides": way.window.strides,
+    attributes = {**readers[0].attributes, "kernel_shape": way.window.kernel, "strides": way.window.strides,
                   "pads": (*way.window.pads, *ends), "dilations": way.window.dilations}
-    made = node.replace(inputs=(node.input(0), name, *node.inputs[2:]), attributes=attributes)
+    weights, made = {}, {}
+    for node in readers:
+        name = f"{node.output}/packed_weights"
+        weights[name] = way.weights(np.asarray(graph.constants[node.input(1)]))
+        made[node.output] = node.replace(inputs=(node.input(0), name, *node.inputs[2:]), attributes=attributes)
     inputs = tuple(dataclasses.replace(entry, packing=way.packing) if entry is port else entry
                    for entry in graph.inputs)
     shapes = {**graph.shapes, port.tensor: (1, *way.packing.layout)}
-    smaller = graph.with_nodes([made if entry is node else entry for entry in graph.nodes], {name: weights})
+    smaller = graph.with_nodes([made.get(entry.output, entry) for entry in graph.nodes], weights)
     return smaller.replace(inputs=inputs, shapes=shapes)

@@ -20,6 +20,7 @@ from weft.compiler.lowering.rewrite import NO_WINDOW
 from weft.compiler.lowering.rules import SQUARE, Step, filled
 from weft.compiler.passes.normalise import OPSET
 from weft.compiler.passes.order import needed
+from weft.compiler.passes.split_powers import PowerParts, parts_of, powers_of
 
 PART_LOG2 = 4
 """log2 of the ratio of a part's largest argument to its smallest one."""
@@ -49,19 +50,29 @@ def split_functions(graph: Graph, measure: ChannelRanges) -> Graph:
         return graph
     ranges = measure(graph, list(dict.fromkeys(node.input(0) for node in steep)))
     seen = {node.output: ranges[node.input(0)] for node in steep}
-    limits = {node.output: _limits(node, float(seen[node.output][0].min()), float(seen[node.output][1].max()))
-              for node in steep}
+    limits = {node.output: _limits(node, *_ends(seen[node.output])) for node in steep}
     makers = {node.output: node for node in graph.nodes}
     constants, shapes, stated = dict(graph.constants), dict(graph.shapes), dict(graph.bounds)
     nodes: list[Node] = []
+    halved: dict[str, list[Node]] = {}
     for node in graph.nodes:
-        if len(limits.get(node.output, ())) > 1:
+        powers, steps = powers_of(graph, node.input(0), makers) if node.output in limits else None, _steps(node)
+        parts = [] if powers is None else parts_of(steps, graph.opset, powers.degree, *_ends(seen[node.output]))
+        if powers is not None and parts:
+            nodes += PowerParts(graph, node, powers, shapes, constants, stated, halved).nodes(steps, parts, measure)
+        elif len(limits.get(node.output, ())) > 1:
             most = _limits_of_squares(graph, node, makers, limits[node.output], constants, measure)
             nodes += _parts(node, makers, limits[node.output], most, constants, shapes, stated)
         else:
             nodes.append(node)
+    nodes = [made for node in nodes for made in halved.get(node.output, [node])]
     made = graph.replace(shapes=shapes, constants=constants, bounds=stated)
     return made.with_nodes(needed(nodes, graph.output_tensors()))
+
+
+def _ends(seen: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
+    """Return the lowest and the highest of the ranges of all channels."""
+    return float(seen[0].min()), float(seen[1].max())
 
 
 def _steps(node: Node) -> tuple[Step, ...]:

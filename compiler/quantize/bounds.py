@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Graph, Interval, Node, Within
+from weft.compiler.frontend.graph import Graph, Interval, Limited, Node, Within
 from weft.compiler.frontend.quantizers import scale_of
 from weft.compiler.lowering.functions import may_be_infinite, real_function, steps_of
 from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
@@ -33,6 +33,9 @@ OCTAVE = 4001 // 40
 
 CONSTANT = 2.0 ** -13
 """The share of a function's largest value below which a change over an octave counts as none."""
+
+SMALL = 64.0
+"""The ratio of a Limited tensor's bound to the root mean square for which rounding errors are weighed."""
 
 Rule = Callable[[Graph, Node, Sequence[Interval]], Interval]
 
@@ -80,7 +83,11 @@ def with_bounds(graph: Graph, seen: Calibration, own_points: bool) -> Calibratio
 
     known = bounds(graph, room)
     for name in known.keys() & ranges.keys():
-        ranges[name] = dataclasses.replace(ranges[name], low=known[name][0], high=known[name][1], bounded=True)
+        low, high = known[name]
+        own = dataclasses.replace(ranges[name], low=low, high=high, bounded=True)
+        if isinstance(graph.bounds.get(name), Limited):
+            own = dataclasses.replace(own, squares=min(own.squares, own.count * (own.magnitude / SMALL) ** 2))
+        ranges[name] = own
     for node in graph.nodes:
         if node.op in SUMS and node.output in known:
             key = sum_key_of(node)
@@ -150,6 +157,12 @@ def _product(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
     return min(values), max(values)
 
 
+def _abs(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
+    """Return the bound of a magnitude: 0, or what is nearest to it, to the larger magnitude of both ends."""
+    low, high = read[0]
+    return max(low, -high, 0.0), max(-low, high)
+
+
 def _relu(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
     """Return the bound of a ReLU's result: that of its input, cut at 0."""
     return max(read[0][0], 0.0), max(read[0][1], 0.0)
@@ -174,7 +187,7 @@ def _assemble(graph: Graph, node: Node, read: Sequence[Interval]) -> Interval:
 
 
 RULES: dict[str, Rule] = {
-    "Assemble": _assemble, "Clip": _clip, "Conv": _conv,
+    "Abs": _abs, "Assemble": _assemble, "Clip": _clip, "Conv": _conv,
     "Enlarge": _chosen, "FakeQuantize": _fake_quantize, "MaxPool": _chosen, "Mul": _product, "Relu": _relu,
     "ScaleChannels": _product, "View": _chosen}
 """Canonical operator -> the function that bounds its result from the bounds of its inputs.

@@ -15,6 +15,8 @@ from weft.compiler.frontend.graph import Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.indices.index import feed
+from weft.cycles.jit import entry
+from weft.hw.contract.numerics import largest_point
 from weft.tmodel.onnx_engine import runner, session
 
 SAMPLE_LIMIT = 32
@@ -28,6 +30,9 @@ PIECE = 1 << 20
 
 SUMS = ("Conv", "Product")
 """Operators whose partial sums are measured."""
+
+FEWEST_WHOLE = 256
+"""The fewest numbers of which it means something that they are all whole."""
 
 RANDOM_SAMPLES = 4
 RANDOM_SEED = 0
@@ -240,7 +245,8 @@ class _Seen:
         summed = [node for node in nodes if node.op in SUMS]
         extra, constants = _sum_nodes(self.graph, summed)
         sums = [node.output for node in extra if node.op != "Abs"]
-        engine = session(to_onnx(self.graph, [*(node.output for node in nodes), *sums], extra, constants))
+        apart: dict[str, np.ndarray] = {}
+        engine = session(to_onnx(self.graph, [*(node.output for node in nodes), *sums], extra, constants, apart), apart)
         outputs = [output.name for output in engine.get_outputs()]
         for number, given in samples.fed(self.graph):
             values = {**given, **dict(zip(outputs, engine.run(None, given), strict=True))}
@@ -283,7 +289,8 @@ def channel_ranges(graph: Graph, samples: Samples,
     """Return the lowest and the highest value [channels] of each tensor in ``names``, over all samples.
 
     A pass that asks runs the network in its present form, since each pass changes the tensors that follow."""
-    engine = session(to_onnx(graph, names))
+    apart: dict[str, np.ndarray] = {}
+    engine = session(to_onnx(graph, names, apart=apart), apart)
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for _, given in samples.fed(graph):
         for output, value in zip(engine.get_outputs(), engine.run(None, given), strict=True):
@@ -305,12 +312,29 @@ def tensor_ranges(graph: Graph, samples: Samples, names: Sequence[str]) -> dict[
     return found
 
 
+def whole_points(graph: Graph, samples: Samples, width: int) -> dict[str, int]:
+    """Return, for inputs whose samples are all whole numbers of ``width`` bits at a binary point, the least such point.
+
+    So is sound that was recorded in 16 bits: no other sample exceeds these bits either. Random samples tell
+    nothing."""
+    found: dict[str, int] = {}
+    for port in graph.inputs:
+        values = np.asarray(samples.arrays[port.name], np.float64)
+        if samples.random or values.size < FEWEST_WHOLE or not np.isfinite(values).all():
+            continue
+        most = largest_point(max(float(values.max()), -float(values.min())), width)
+        points = (point for point in range(most + 1) if (values * 2.0 ** point == np.rint(values * 2.0 ** point)).all())
+        if (least := next(points, None)) is not None:
+            found[port.tensor] = least
+    return found
+
+
 def widened(before: Range | None, value: np.ndarray) -> Range:
     """Return the range ``before`` (None at first) extended by ``value``, a further sample of the tensor."""
     flat = value.ravel()
     pieces = [flat[start:start + PIECE] for start in range(0, flat.size, PIECE)]
     at_least = np.sum([_binades(piece) for piece in pieces], axis=0)[::-1].cumsum()[::-1][1:]
-    squares = sum(float((piece.astype(np.float64) ** 2).sum()) for piece in pieces)
+    squares = sum(float(np.square(piece, dtype=np.float64).sum()) for piece in pieces)
     low, high = float(value.min()), float(value.max())
     peak = max(-low, high)
     if before is None:
@@ -321,9 +345,20 @@ def widened(before: Range | None, value: np.ndarray) -> Range:
 
 def _binades(values: np.ndarray) -> np.ndarray:
     """Return how many of the values are below BINADES, and in each of them."""
-    exponents = np.frexp(np.abs(values, dtype=np.float32))[1] - 1  # 2**e <= |v| < 2**(e+1)
-    exponents = np.where(values == 0, BINADES[0] - 1, exponents)
-    return np.bincount(np.clip(exponents, BINADES[0] - 1, BINADES[-1]) - (BINADES[0] - 1), minlength=len(BINADES) + 1)
+    counts = _exponents(np.ascontiguousarray(values, np.float32).view(np.uint32))
+    first, last = (end + 127 for end in (BINADES[0], BINADES[-1]))
+    return np.array([counts[:first].sum(), *counts[first:last], counts[last:].sum()])
+
+
+@entry
+def _exponents(words):  # type: ignore
+    """Return how many of float32 ``words``, given as uint32, have each exponent: 127 + e for 2**e <= |v| < 2**(e+1).
+
+    Neighbours are alike, so two counts take turns, for one need not wait for the other."""
+    counts = np.zeros((2, 256), np.int64)
+    for place in range(len(words)):
+        counts[place & 1, words[place] >> 23 & 0xFF] += 1
+    return counts[0] + counts[1]
 
 
 def _sum_nodes(graph: Graph, summed: list[Node]) -> tuple[list[Node], dict[str, np.ndarray]]:

@@ -13,7 +13,7 @@ from weft.compiler.errors import END, refuse
 from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load, Product, Var
 from weft.compiler.passes.propagate_quantizers import copies_inputs
 from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
-from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams
+from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams, output_functions
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import largest_point
@@ -23,15 +23,16 @@ SUM_HEADROOM = 1.25
 
 
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
-                  plain: bool, opset: int, outputs: frozenset[str] = frozenset()) -> FixedPointParams:
+                  plain: bool, opset: int, outputs: frozenset[str] = frozenset(),
+                  whole: Mapping[str, int] | None = None) -> FixedPointParams:
     """Return the binary points of all tensors and layers.
 
     With ``plain``, or if the data type has a point of its own, that point is used everywhere. ``outputs``: names of the
-    tensors that the user reads."""
+    tensors that the user reads. ``whole``: inputs whose samples are whole numbers of the data type at a point."""
     names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
     fixed = plain or not arch.scheme.chooses_points
     points = _plain(layers, names, arch) if fixed else _Chooser(
-        layers, constants, calibration, arch, opset, outputs).run(names)
+        layers, constants, calibration, arch, opset, outputs, whole or {}).run(names)
     tables, errors = {}, {}
     for layer in layers:
         if layer.lookup is not None:
@@ -46,9 +47,11 @@ def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
 def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> FixedPointParams:
     """Return the data type's own binary point for all tensors and layers."""
     point = arch.number.point
-    numbers = [LayerFixedPointParams(point, point, 2 * point, point, (point,) * len(layer.adds),
-                           (point,) * len(layer.outputs)) for layer in layers]
-    return FixedPointParams(dict.fromkeys(names, point), tuple(numbers), measured="")
+    points = dict.fromkeys(names, point)
+    numbers = [LayerFixedPointParams(
+        point, point, 2 * point, point, (point,) * len(layer.adds), (point,) * len(layer.outputs),
+        functions=output_functions(layer, points, arch)) for layer in layers]
+    return FixedPointParams(points, tuple(numbers), measured="")
 
 
 def copied(var: Var, makers: Mapping[str, Layer], constants: Mapping[str, np.ndarray]) -> list[str]:
@@ -98,8 +101,8 @@ class _Chooser:
     """The search for binary points: each Var's range gives the first, which layers' accumulators may lower."""
 
     def __init__(self, layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration,
-                 arch: Arch, opset: int, outputs: frozenset[str]) -> None:
-        self.arch, self.opset, self.outputs = arch, opset, outputs
+                 arch: Arch, opset: int, outputs: frozenset[str], whole: Mapping[str, int]) -> None:
+        self.arch, self.opset, self.outputs, self.whole = arch, opset, outputs, whole
         self.layers, self.constants, self.calibration = layers, constants, calibration
         self.width, self.accumulator_width = arch.number.width, arch.accumulator_bits
         self.points: dict[str, int] = {}
@@ -147,6 +150,7 @@ class _Chooser:
             # A function that reads it tells no more apart, but the slope comes before the function.
             magnitude = max(min(magnitude, needed.get(name, magnitude)), before_slope.get(name, 0.0) * least)
             self.points[name] = largest_point(magnitude, self.width)
+            self.points[name] = max(self.points[name], self.whole.get(name, self.points[name]))
         first = dict(self.points)
         while True:
             before = dict(self.points)
@@ -188,7 +192,8 @@ class _Chooser:
         entering = self.points[layer.core.input.root] if isinstance(layer.core, Load) else bias
         return LayerFixedPointParams(weights, bias, accumulators, accumulators - entering,
                            tuple(accumulators - self.points[add.input.root] for add in layer.adds),
-                           tuple(made - self.points[var.root] for var in layer.outputs), gate_shift)
+                           tuple(made - self.points[var.root] for var in layer.outputs), gate_shift,
+                           output_functions(layer, self.points, self.arch))
 
     def _gate(self, layer: Layer, gate: Gate, accumulators: int) -> tuple[int, int]:
         """Return the output shift of a gate's two factors, and the point of their product.
@@ -271,10 +276,11 @@ class _Chooser:
         sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((weights ** 2).mean())))
         if not all(sizes):
             return 0
+        whole = self.whole.get(core.input.root, math.inf)
 
         def error(bits: int) -> float:
             weights_point = min(most, limit - activations + bits)
-            return (_squared_error(activations - bits, sizes[0])
+            return ((_squared_error(activations - bits, sizes[0]) if activations - bits < whole else 0.0)
                     + (_squared_error(weights_point, sizes[1]) if weights_point < exact else 0.0))
 
         return min(range(self.width // 2), key=error)
@@ -283,7 +289,7 @@ class _Chooser:
         """Return the smallest point at which all weights ``name`` are whole numbers, or infinity."""
         if name not in self.exact:
             weights = self.constants[name].astype(np.float64).ravel()
-            points = (point for point in range(self.width)
+            points = (point for point in range(2 * self.width)
                       if _is_whole(weights[:FEW] * 2.0 ** point) and _is_whole(weights * 2.0 ** point))
             self.exact[name] = next(points, math.inf)
         return self.exact[name]

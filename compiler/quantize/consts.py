@@ -131,7 +131,7 @@ class LayerConsts:
 
 @dataclass(frozen=True)
 class Consts:
-    """The content of DRAM1: ``vectors`` [size, lanes] of scalars, and for each layer where its constants lie."""
+    """The content of DRAM1: ``vectors`` [size, lanes] of stored scalars, and for each layer where its constants lie."""
 
     vectors: np.ndarray
     layers: tuple[LayerConsts, ...]
@@ -143,7 +143,8 @@ class Consts:
 
 def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], numbers: Numbers, arch: Arch) -> Consts:
     """Return every layer's constants, quantised and laid out. Raise CompileError if DRAM1 is too small."""
-    chunks: list[np.ndarray] = [np.zeros((0, arch.array_size), np.int64)]
+    stored = arch.number.storage_dtype
+    chunks: list[np.ndarray] = [np.zeros((0, arch.array_size), stored)]
     placed: list[LayerConsts] = []
     base = 0
     held: dict[int, tuple[int, ...]] = {}
@@ -173,7 +174,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         chunks += vectors
         base += sum(map(len, vectors))
     check_room(base, arch)
-    return Consts(np.concatenate(chunks), tuple(placed))
+    return Consts(np.concatenate(chunks, dtype=stored, casting="unsafe"), tuple(placed))
 
 
 def _fresh(tables: Sequence[tuple[int, ...]], held: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
@@ -225,8 +226,9 @@ def _encode_scales(own: LayerIntegers, tiles: int, arch: Arch) -> tuple[list[np.
 def _encode_weights(core: Convolution, own: LayerIntegers,
                     arch: Arch) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
     """Return a convolution's weights and biases as vectors [n, lanes], and a block for each output tile."""
-    lanes, weights, biased = arch.array_size, own.weights, own.multipliers is None
-    assert weights is not None and own.bias is not None
+    lanes, biased = arch.array_size, own.multipliers is None
+    assert own.weights is not None and own.bias is not None
+    weights = own.weights.astype(np.promote_types(arch.number.storage_dtype, np.int16))  # parts of bytes exceed a byte
     if core.group > 1 and len(weights) == core.group == core.input.channels:
         found_passes = paying_passes(core, bool((weights == weights[:, :, :1, :1]).all()), arch)
         if found_passes:
@@ -361,7 +363,7 @@ def output_tile(weights: np.ndarray, group: int, lanes: int, output: int) -> Ite
     parts = [(number * per_group, max(number * per_output, first), min((number + 1) * per_output, end))
              for number in range(first // per_output, (end - 1) // per_output + 1)]  # input channel, output channels
     for tile in range(parts[0][0] // lanes, (parts[-1][0] + per_group - 1) // lanes + 1):
-        dense = np.zeros((height, width, lanes, lanes), np.int64)
+        dense = np.zeros((height, width, lanes, lanes), weights.dtype)
         for start, left, right in parts:
             low, high = max(start, tile * lanes), min(start + per_group, (tile + 1) * lanes)
             if low < high:
@@ -375,4 +377,4 @@ def _joined_tiles(weights: np.ndarray, lanes: int) -> np.ndarray:
     channels_out, channels_in, height, width = weights.shape
     beyond = (0, lanes - channels_out), (0, -channels_in % lanes), (0, 0), (0, 0)
     tiles = np.pad(weights, beyond).reshape(lanes, -1, lanes, height, width)
-    return np.asarray(tiles.transpose(1, 3, 4, 2, 0), np.int64)
+    return np.ascontiguousarray(tiles.transpose(1, 3, 4, 2, 0))

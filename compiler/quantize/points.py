@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load
-from weft.compiler.lir import Settings
+from weft.compiler.layers.hir import Abs, Convolution, Gate, Layer, LeakyRelu, Load, Minimum
+from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import DataType
+from weft.hw.contract.register_table import output_registers
+from weft.hw.contract.registers import Register
+from weft.hw.contract.schemes.fixed_point import SLOPE_POINT
 from weft.tmodel.scales import TensorPoint
 
 
@@ -26,6 +29,8 @@ def rounded_together(steps: np.ndarray) -> np.ndarray:
 
     For that, values nearest to half a step are rounded to the other side."""
     whole = np.rint(steps)
+    if steps.shape[-1] == 1:  # no error of one number is more than half a step
+        return np.asarray(whole)
     errors = whole - steps
     excess = np.rint(errors.sum(-1, keepdims=True))
     ranks = (-np.sign(excess) * errors).argsort(-1).argsort(-1)
@@ -49,12 +54,41 @@ def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) 
     return np.asarray(np.einsum("goi,gi->go", per_group, each).reshape(-1))
 
 
+def on_output(layer: Layer, arch: Arch) -> bool:
+    """Return whether a layer's elementwise operation is done where its result leaves the accumulators.
+
+    Otherwise the SIMD unit does it."""
+    match layer.elementwise:
+        case Minimum():
+            return bool(arch.output_maximum)
+        case LeakyRelu():
+            return bool(arch.output_slope)
+    return False
+
+
+def output_functions(layer: Layer, points: Mapping[str, int], arch: Arch) -> tuple[Settings, ...]:
+    """Return, for each output, the values of the registers that say what its ReLU does; none without a ReLU.
+
+    ``points``: binary point by Var name."""
+    operation = layer.elementwise if on_output(layer, arch) else None
+    slope = operation.slope if isinstance(operation, LeakyRelu) else 0.0
+    found = []
+    for save in layer.saves:
+        maximum = operation.value if isinstance(operation, Minimum) else math.inf
+        values = {Register.OUTPUT_MAXIMUM: int(arch.number.quantize(np.array(maximum), points[save.var.root])),
+                  Register.OUTPUT_SLOPE: round(slope * 2.0 ** SLOPE_POINT)}
+        found.append(Settings((register, values[register]) for register in output_registers(arch))
+                     if save.relu or slope else NO_SETTINGS)
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class LayerFixedPointParams:
     """The binary points and shifts of one layer.
 
     ``core_shift`` is the input shift of the bias row, or of a load core; ``output_shifts`` has one for each output;
-    ``gate_shift`` is the output shift of a gate's factors, None without a gate."""
+    ``functions`` the values of :func:`output_functions`; ``gate_shift`` is the output shift of a gate's factors, None
+    without a gate."""
 
     weights: int
     bias: int
@@ -63,6 +97,7 @@ class LayerFixedPointParams:
     add_shifts: tuple[int, ...]
     output_shifts: tuple[int, ...]
     gate_shift: int | None = None
+    functions: tuple[Settings, ...] = ()
 
     @property
     def output_shift(self) -> int:
@@ -78,11 +113,13 @@ class LayerFixedPointParams:
     def ways(self) -> LayerQuantization:
         """The register values of the layer's operations."""
         core = Settings.of(input_shift=self.core_shift)
+        functions = self.functions or (NO_SETTINGS,) * len(self.output_shifts)
         both = (Settings.of(input_shift=self.input_shift, output_shift=self.output_shift),
                 *(Settings.of(input_shift=shift, output_shift=shift) for shift in self.output_shifts[1:]))
         return LayerQuantization(mat_mul=core, core=core, simd=both, operand=Settings.of(input_shift=self.output_shift),
                     adds=tuple(Settings.of(input_shift=shift) for shift in self.add_shifts),
-                    requantizations=tuple(Settings.of(output_shift=shift) for shift in self.output_shifts))
+                    requantizations=tuple(Settings((*Settings.of(output_shift=shift), *function)) for shift, function
+                                          in zip(self.output_shifts, functions, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -123,12 +160,12 @@ class FixedPointParams(Numbers):
         return LayerIntegers(weights, bias, layer.core.group, self._operands(number, layer, arch), tables)
 
     def _operands(self, number: int, layer: Layer, arch: Arch) -> tuple[int, ...]:
-        """Return the constants of a layer's SIMD operation as integers.
+        """Return the constants of a layer's SIMD operation as integers; none if it is done on output.
 
         An upper limit lies at the first output's point, a gate's numbers at that of its factors. Multiply rounds by the
         type's own point, so a slope is two factors at that point: one between a half and one, and a power of two."""
         operation = layer.elementwise
-        if operation is None:
+        if operation is None or isinstance(operation, Abs) or on_output(layer, arch):
             return ()
         if isinstance(operation, LeakyRelu):
             fraction, exponent = math.frexp(operation.slope)

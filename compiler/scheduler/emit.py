@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Load, Saved, Var
+from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Saved, Var
 from weft.compiler.layers.taps import Pass, Steps, lines, rows
 from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
 from weft.compiler.memory.places import DramAddress, Resident
@@ -38,8 +38,7 @@ A piece is requantized and loaded back while the next one is requantized. It is 
 cost of a move."""
 
 
-@dataclass(frozen=True)
-class Pools:
+class Pools(NamedTuple):
     """The free vectors of local memory and accumulators, handed on from layer to layer."""
 
     local: Pool
@@ -63,6 +62,16 @@ class Streamed(NamedTuple):
     settings: Settings
 
 
+class Run(NamedTuple):
+    """Weight ``tiles`` in a row that share their weights, from vector ``offset`` of the block's on.
+
+    ``first``: they set the results, and others add to them."""
+
+    first: bool
+    offset: int
+    tiles: list[WeightTile]
+
+
 class LayerEmitter:
     """The emitter of one layer's LIR.
 
@@ -79,8 +88,10 @@ class LayerEmitter:
         self.loader = Loader(shape, plan, homes, residents, pools.local, copy)
         self.together = self._multiplied(0, 0)  # settings of MatMuls in which all lanes meet
         self.operand = Buffer(0, shape.consts.operands)
+        self.sloped = isinstance(self.layer.elementwise, LeakyRelu) and not shape.consts.operands  # on output
         self.result = Buffer(0, 0)
         self.walks: dict[tuple[int | Size, ...], list[Streamed]] = {}  # from base 0, by tap and pixels of both sides
+        self.runs: dict[tuple[int, tuple[int, int], tuple[int, int]], list[Run]] = {}  # by output, inputs, taps
 
     def operations(self) -> Operations:
         """Yield the layer's operations from its first load to its last save.
@@ -222,25 +233,50 @@ class LayerEmitter:
     def _mat_muls(self, prepared: Prepared, output: int, result: View) -> Operations:
         """Yield a step's LoadWeights and MatMuls for one output channel tile."""
         step, block = prepared.step, self.shape.consts.blocks[output]
-        tiles = block.chosen(step.inputs, step.taps)
         local = prepared.pieces[output] - block.piece(step.inputs, step.taps)[0]
         starts = block.starts(step.inputs, step.taps)
         if starts and not block.carries_bias:
             yield from self._spread_bias(block, local, output, result)
-        starting = [starts and block.carries_bias, *[False] * len(tiles)]
-        for (offset, first), run in itertools.groupby(zip(tiles, starting, strict=False),
-                                                      lambda entry: (entry[0].offset, entry[1])):
-            alike = [tile for tile, _ in run]  # these share their weights
-            streams = [stream for tile in alike for stream in self._tap_spans(tile, prepared.strip, output, result)]
-            if not alike[0].taps:  # taps that continue each other are one walk
-                streams = [Streamed(walk, self.together) for walk in repeated(stream.walk for stream in streams)]
+        for first, offset, alike in self._runs(output, step.inputs, step.taps):
+            near, far, streams = self._streams(alike, prepared.strip, output, result)
             biased = first and block.biased
             if streams:
                 yield lir.LoadWeight(Address(LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
-            for span, settings in streams:
-                yield lir.MatMul(Address(LOCAL, span.near), Address(ACCUMULATORS, span.far), span.size,
-                                 settings, self.loader.preloads or not first, span.near_stride,
-                                 span.far_stride, span.rows, span.near_pitch, span.far_pitch)
+            accumulates = self.loader.preloads or not first
+            for walk, settings in streams:
+                yield lir.MatMul(Address(LOCAL, near + walk.near), Address(ACCUMULATORS, far + walk.far), walk.size,
+                                 settings, accumulates, walk.near_stride, walk.far_stride, walk.rows, walk.near_pitch,
+                                 walk.far_pitch)
+
+    def _runs(self, output: int, inputs: tuple[int, int], taps: tuple[int, int]) -> list[Run]:
+        """Return the runs of weight tiles of an output channel tile for some input channel tiles and taps."""
+        key = output, inputs, taps
+        if key not in self.runs:
+            block = self.shape.consts.blocks[output]
+            tiles = block.chosen(inputs, taps)
+            starting = [block.starts(inputs, taps) and block.carries_bias, *[False] * len(tiles)]
+            self.runs[key] = [Run(first, offset, [tile for tile, _ in run]) for (offset, first), run in
+                              itertools.groupby(zip(tiles, starting, strict=False),
+                                                lambda entry: (entry[0].offset, entry[1]))]
+        return self.runs[key]
+
+    def _streams(self, alike: Sequence[WeightTile], strip: View, output: int,
+                 result: View) -> tuple[int, int, list[Streamed]]:
+        """Return the MatMuls of weight tiles that share their weights: bases in both memories, and walks from there.
+
+        Taps that continue each other are one walk."""
+        bases = [(strip.base + (tile.input_tile - strip.box.tiles[0]) * strip.tile_pitch,
+                  result.base + (output - result.box.tiles[0]) * result.tile_pitch) for tile in alike]
+        found = [self._tap_spans(tile, strip, result) for tile in alike]
+        if len(alike) == 1:
+            return *bases[0], found[0]
+        streams = [Streamed(walk._replace(near=near + walk.near, far=far + walk.far), settings)
+                   for (near, far), walks in zip(bases, found, strict=True) for walk, settings in walks]
+        return 0, 0, streams if alike[0].taps else self._joined(stream.walk for stream in streams)
+
+    def _joined(self, walks: Iterable[PairedWalk]) -> list[Streamed]:
+        """Return walks in which all lanes meet, those that continue each other as one."""
+        return [Streamed(walk, self.together) for walk in repeated(walks)]
 
     def _spread_bias(self, block: OutputBlock, local: int, output: int, result: View) -> Operations:
         """Yield the MatMuls that set all pixels to the bias, or to zero, before the first tap.
@@ -254,8 +290,8 @@ class LayerEmitter:
             yield lir.MatMul(None, Address(ACCUMULATORS, corner + low), high - low, self.together,
                              self.loader.preloads)
 
-    def _tap_spans(self, tile: WeightTile, strip: View, output: int, result: View) -> list[Streamed]:
-        """Return the walks of a weight tile's MatMuls: input in local memory, output in accumulators.
+    def _tap_spans(self, tile: WeightTile, strip: View, result: View) -> list[Streamed]:
+        """Return the walks of a weight tile's MatMuls from base 0: input in local memory, output in accumulators.
 
         A weight tile is one tap of the kernel, or the taps of a depthwise pass."""
         boxes = result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
@@ -263,11 +299,8 @@ class LayerEmitter:
         if key not in self.walks:
             both = replace(strip, base=0), replace(result, base=0)
             self.walks[key] = ([*self._pass_spans(Pass(tile.tap, tile.taps, tile.kernel_rows), *both)] if tile.taps else
-                               [Streamed(walk, self.together) for walk in self._first_spans(tile.tap, *both)])
-        near = strip.base + (tile.input_tile - strip.box.tiles[0]) * strip.tile_pitch
-        far = result.base + (output - result.box.tiles[0]) * result.tile_pitch
-        return [Streamed(walk._replace(near=near + walk.near, far=far + walk.far), settings)
-                for walk, settings in self.walks[key]]
+                               self._joined(self._first_spans(tile.tap, *both)))
+        return self.walks[key]
 
     def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[PairedWalk]:
         """Yield the walks of a tap, from the first input channel tile to the first output channel tile.
@@ -314,9 +347,9 @@ class LayerEmitter:
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
         """Yield the saves before or after the max pool.
 
-        Before the first save comes the layer's elementwise operation, once."""
+        Before the first save comes the layer's elementwise operation, once, unless saves do it."""
         if (before_pool == self.layer.saves_before_pool and self.layer.elementwise is not None
-                and self.operand.size):
+                and (self.operand.size or isinstance(self.layer.elementwise, Abs))):
             yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, self.ways.simd[0],
                                         self.arch)
         for number, save in enumerate(self.layer.saves):
@@ -333,7 +366,7 @@ class LayerEmitter:
             for piece in pieces(box) if rounds else [box]:
                 yield from move(True, piece, view, result, ACCUMULATORS, self.arch,
                                 self.ways.requantizations[number],
-                                relu=save.relu)
+                                relu=save.relu or self.sloped)
 
         yield from self._scaled(prepared, result.box, rounds + number, move_out)
         if not resident:

@@ -10,13 +10,14 @@ same."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.compiler import lir
-from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
+from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1
+from weft.compiler.lir_table import MEMORY_NUMBERS, LirTable
 from weft.cycles.jit import entry, kernel
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
@@ -37,7 +38,6 @@ SIMD_CYCLES = 2
 MatMuls have priority at the banks of the accumulators."""
 
 _MEMORIES = tuple(Memory)
-_NUMBER = {memory.value: number for number, memory in enumerate(_MEMORIES)}
 _COLUMNS = ("unit", "joined", "cycles", "latency", "read", "read_first", "read_last", "write", "write_first",
             "write_last")
 _UNIT, _JOINED, _CYCLES, _LATENCY, _READ, _WRITE = (_COLUMNS.index(name) for name in (
@@ -46,19 +46,30 @@ _NONE = (-1, 0, 0)
 SYNC = "sync"
 """The unit of posts and waits, which only machines of several cores have."""
 
-Row = tuple[int, ...]
+Row = tuple[Any, ...]
+"""A value, or an array of one for each operation, for each of _COLUMNS."""
 
 
-def interleave(operations: Sequence[lir.Operation], arch: Arch, paces: np.ndarray | None = None) -> np.ndarray:
-    """Return the new order, as indices into ``operations``.
+class Paces(NamedTuple):
+    """How fast units are taken to be, [operations]: half cycles for a vector through the SIMD unit, and for a beat.
 
-    ``paces`` [operations]: half cycles for a vector through the SIMD unit; None: SIMD_CYCLES for all."""
-    return np.argsort(start_cycles(operations, arch, paces), kind="stable")
+    None for one of them: SIMD_CYCLES, or a cycle."""
+
+    simd: np.ndarray | None = None
+    fetch: np.ndarray | None = None
 
 
-def start_cycles(operations: Sequence[lir.Operation], arch: Arch, paces: np.ndarray | None = None) -> np.ndarray:
+USUAL = Paces()
+
+
+def interleave(table: LirTable, arch: Arch, paces: Paces = USUAL) -> np.ndarray:
+    """Return the new order of a program's operations, as indices."""
+    return np.argsort(start_cycles(table, arch, paces), kind="stable")
+
+
+def start_cycles(table: LirTable, arch: Arch, paces: Paces = USUAL) -> np.ndarray:
     """Return [operations]: the cycle in which each would start; a SIMD loop starts as a whole."""
-    return Timeline(operations, arch, paces).advance(len(operations))
+    return Timeline(table, arch, paces).advance(table.count)
 
 
 class Timeline:
@@ -66,20 +77,17 @@ class Timeline:
 
     ``done`` [operations]: when each ends, as far as the pass has come."""
 
-    def __init__(self, operations: Sequence[lir.Operation], arch: Arch, paces: np.ndarray | None = None) -> None:
+    def __init__(self, table: LirTable, arch: Arch, paces: Paces = USUAL) -> None:
         names = unit_names(arch)
         self.units = {name: number for number, name in enumerate((*names, *({SYNC} - {*names})))}
-        self.rows = rows = _Rows(arch, self.units).table(operations)
-        if paces is not None:
-            paced = np.array([isinstance(operation, lir.Simd) for operation in operations], bool)
-            rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces[paced] // (2 * SIMD_CYCLES)
+        self.rows = rows = _paced(_Rows(arch, self.units).table(table), table, paces)
         ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (_READ, _WRITE)) + 1
                 for memory in range(len(_MEMORIES))]
         self.bases, self.touches = np.cumsum([0, *ends]), _checked(self.units, arch)
         self.read_until, self.written_until = np.zeros((2, len(self.units), self.bases[-1]), np.int64)
         self.free = np.zeros(len(self.units) + 2, np.int64)
         self.free[-1] = -1
-        self.starts, self.done = np.zeros((2, len(rows)), np.int64)
+        self.starts, self.done = np.zeros((2, table.count), np.int64)
         self.first = 0
 
     def advance(self, end: int, least: int = 0) -> np.ndarray:
@@ -94,6 +102,18 @@ class Timeline:
         return self.starts[:end]
 
 
+def _paced(rows: np.ndarray, table: LirTable, paces: Paces) -> np.ndarray:
+    """Return rows with the cycles that units take at these paces."""
+    if paces.simd is not None:
+        paced = table.numbers[lir.Simd]
+        rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces.simd[paced] // (2 * SIMD_CYCLES)
+    if paces.fetch is not None:
+        numbers, move = table.of_kind(lir.DataMove)
+        paced = numbers[move.far.memory != MEMORY_NUMBERS[ACCUMULATORS]]
+        rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces.fetch[paced] // 2
+    return rows
+
+
 def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
     """Return [memory, unit, writes]: whether the unit reads (0) or writes (1) the memory at all."""
     touched = np.zeros((len(_MEMORIES), len(units), 2), np.bool_)
@@ -101,7 +121,8 @@ def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
         for writes in (False, True):
             for name in clients(arch, memory, writes=writes):
                 touched[number, units[name], int(writes)] = True
-    touched[[_NUMBER[DRAM0], _NUMBER[DRAM1]], units[SYNC], 1] = True
+    if arch.sync_counters:
+        touched[[MEMORY_NUMBERS[DRAM0], MEMORY_NUMBERS[DRAM1]], units[SYNC], 1] = True
     return touched
 
 
@@ -111,83 +132,94 @@ class _Rows:
     def __init__(self, arch: Arch, units: Mapping[str, int]) -> None:
         self.units = units
         self.arch = arch
-        self.port = {window: "dram" if arch.shared_dram else window for window in (DRAM0, DRAM1)}
         self.array = LOCAL_READ_LATENCY + array_latency(arch)
         # Fixed-point programs keep the order that they had before machines came whose moves take longer.
         whole = arch.scheme.per_lane
         self.leave = move_out_latency(arch) + ISSUE_LATENCY if whole else ACCUMULATOR_READ_LATENCY
         self.enter = LOCAL_READ_LATENCY + (ISSUE_LATENCY if whole else 0)
-        self.body = 0
-        self.iterations = 1
 
-    def table(self, operations: Sequence[lir.Operation]) -> np.ndarray:
+    def table(self, table: LirTable) -> np.ndarray:
         """Return [operations, _COLUMNS]."""
-        rows = [self.ROW[type(operation)](self, operation) for operation in operations]
-        return np.array(rows, np.int64).reshape(-1, len(_COLUMNS))
+        rows = np.empty((table.count, len(_COLUMNS)), np.int64)
+        for kind, fill in self.ROW.items():
+            numbers, entry = table.of_kind(kind)
+            for column, values in enumerate(fill(self, entry, table)):
+                rows[numbers, column] = values
+        return rows
 
     @staticmethod
-    def _range(address: Address, size: int, stride: int, rows: int = 1, pitch: int = 0) -> Row:
-        """Return (memory, first vector, last vector) of a strided access."""
-        return (_NUMBER[address.memory], address.offset,
-                address.offset + (size - 1) * stride + (rows - 1) * pitch)
+    def _range(address: Any, size: Any, stride: Any, rows: Any = 1, pitch: Any = 0) -> Row:
+        """Return (memory, first vector, last vector) of a strided access, _NONE where there is no address."""
+        there = address.memory >= 0
+        last = address.offset + (size - 1) * stride + (rows - 1) * pitch
+        return address.memory, np.where(there, address.offset, 0), np.where(there, last, 0)
 
-    def _mat_mul(self, entry: lir.MatMul) -> Row:
-        """Return the row of a MatMul."""
-        walks = entry.read_walks
-        read = (_NUMBER[LOCAL], walks[0].base, walks[-1].last) if walks else _NONE
+    def _mat_mul(self, entry: Any, table: LirTable) -> Row:
+        """Return the rows of MatMuls, which read from their first row of taps that counts to the last one."""
+        moves = table.tap_moves()
+        reads = np.array([bool(own) for own in moves], bool)[entry.settings] & (entry.local.memory >= 0)
+        behind = np.array([own[-1] if own else 0 for own in moves], np.int64)[entry.settings]
+        memory, first, last = self._range(entry.local, entry.size, entry.local_stride, entry.rows, entry.local_pitch)
+        read = (np.where(reads, found, none) for found, none in zip((memory, first, last + behind), _NONE, strict=True))
         write = self._range(entry.accumulator, entry.size, entry.accumulator_stride, entry.rows,
                             entry.accumulator_pitch)
         return self.units["mat_mul"], 0, entry.size * entry.rows, self.array, *read, *write
 
-    def _load_weight(self, entry: lir.LoadWeight) -> Row:
-        """Return the row of a LoadWeight."""
+    def _load_weight(self, entry: Any, table: LirTable) -> Row:
+        """Return the rows of LoadWeights."""
         read = self._range(entry.local, entry.size, 1)
-        cycles = load_weight_cycles(self.arch, entry.size + entry.zero_bias)
-        return self.units["load_weight"], 0, cycles, LOCAL_READ_LATENCY, *read, *_NONE
+        sizes, places = np.unique(entry.size + entry.zero_bias, return_inverse=True)
+        cycles = np.array([load_weight_cycles(self.arch, size) for size in sizes.tolist()], np.int64)
+        return self.units["load_weight"], 0, cycles[places], LOCAL_READ_LATENCY, *read, *_NONE
 
-    def _data_move(self, entry: lir.DataMove) -> Row:
-        """Return the row of a DataMove."""
+    def _data_move(self, entry: Any, table: LirTable) -> Row:
+        """Return the rows of DataMoves."""
         near = self._range(entry.local, entry.size, entry.local_stride, entry.rows, entry.local_pitch)
         far = self._range(entry.far, entry.size, entry.far_stride, entry.rows, entry.far_pitch)
-        read, write = (far, near) if entry.to_local else (near, far)
-        vectors = entry.size * entry.rows
-        if entry.far.memory == ACCUMULATORS:
-            unit, latency = ("move_out", self.leave) if entry.to_local else ("move_in", self.enter)
-            return self.units[unit], 0, vectors, latency, *read, *write
-        unit = f"{self.port[entry.far.memory]}_{'read' if entry.to_local else 'write'}"
-        beats = math.ceil(vectors * self.arch.vector_beats)
-        return self.units[unit], 0, beats, EXPECTED.read_latency, *read, *write
+        inward, vectors = entry.to_local != 0, entry.size * entry.rows
+        read = (np.where(inward, *both) for both in zip(far, near, strict=True))
+        write = (np.where(inward, *both) for both in zip(near, far, strict=True))
+        inside = entry.far.memory == MEMORY_NUMBERS[ACCUMULATORS]
+        cycles = np.where(inside, vectors, np.ceil(vectors * self.arch.vector_beats).astype(np.int64))
+        latency = np.where(inside, np.where(inward, self.leave, self.enter), EXPECTED.read_latency)
+        return self._mover()[entry.far.memory, entry.to_local], 0, cycles, latency, *read, *write
 
-    def _signal(self, entry: lir.Signal) -> Row:
-        """Return the row of a Signal, which holds its range against moves as a write would."""
-        return (self.units[SYNC], 0, 1, ISSUE_LATENCY, *_NONE,
-                *self._range(entry.far, entry.size, 1))
+    def _mover(self) -> np.ndarray:
+        """Return the unit of a DataMove, int64 [far memory, to local]."""
+        units = np.zeros((len(_MEMORIES), 2), np.int64)
+        units[MEMORY_NUMBERS[ACCUMULATORS]] = self.units["move_in"], self.units["move_out"]
+        for window in (DRAM0, DRAM1):
+            port = "dram" if self.arch.shared_dram else window
+            units[MEMORY_NUMBERS[window]] = self.units[f"{port}_write"], self.units[f"{port}_read"]
+        return units
 
-    def _simd(self, entry: lir.Simd) -> Row:
-        """Return the row of a SIMD operation; in a loop it covers all iterations."""
-        count, joined = (self.iterations, 1) if self.body else (1, 0)
-        self.body = max(0, self.body - 1)
-        read = _NONE if entry.read is None else self._range(entry.read, 1 if entry.hold else count, entry.read_stride)
-        write = _NONE if entry.write is None else self._range(entry.write, count, entry.write_stride)
-        return self.units["simd"], joined, count * SIMD_CYCLES, ACCUMULATOR_READ_LATENCY, *read, *write
+    def _signal(self, entry: Any, table: LirTable) -> Row:
+        """Return the rows of Signals, which hold their range against moves as writes would."""
+        return self.units[SYNC], 0, 1, ISSUE_LATENCY, *_NONE, *self._range(entry.far, entry.size, 1)
 
-    def _simd_loop(self, entry: lir.SimdLoop) -> Row:
-        """Return the row of a SIMD loop's header, and remember the loop for its body."""
-        self.body, self.iterations = entry.body, entry.iterations
+    def _simd(self, entry: Any, table: LirTable) -> Row:
+        """Return the rows of SIMD operations; in a loop one covers all iterations."""
+        inside, count = table.loops()
+        read = self._range(entry.read, np.where(entry.hold, 1, count), entry.read_stride)
+        write = self._range(entry.write, count, entry.write_stride)
+        return self.units["simd"], inside, count * SIMD_CYCLES, ACCUMULATOR_READ_LATENCY, *read, *write
+
+    def _simd_loop(self, entry: Any, table: LirTable) -> Row:
+        """Return the rows of SIMD loops' headers."""
         return self.units["simd"], 0, 1, ACCUMULATOR_READ_LATENCY, *_NONE, *_NONE
 
-    def _load_lut(self, entry: lir.LoadLut) -> Row:
-        """Return the row of a LoadLUT."""
+    def _load_lut(self, entry: Any, table: LirTable) -> Row:
+        """Return the rows of LoadLUTs."""
         read = self._range(entry.local, entry.size, 1)
         return self.units["simd"], 0, entry.size, LOCAL_READ_LATENCY, *read, *_NONE
 
-    def _load_scale(self, entry: lir.LoadScale) -> Row:
-        """Return the row of a LoadScale."""
+    def _load_scale(self, entry: Any, table: LirTable) -> Row:
+        """Return the rows of LoadScales."""
         read = self._range(entry.local, SCALE_VECTORS, 1)
         return self.units["move_out"], 0, SCALE_VECTORS + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
-    def _load_activation_table(self, entry: lir.LoadActivationTable) -> Row:
-        """Return the row of a LoadActivationTable."""
+    def _load_activation_table(self, entry: Any, table: LirTable) -> Row:
+        """Return the rows of LoadActivationTables."""
         read = self._range(entry.local, TABLE_ENTRIES, 1)
         return self.units["move_out"], 0, TABLE_ENTRIES + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
@@ -204,13 +236,13 @@ def _free_after(start, range_, writes, unit, touches, bases, read_until, written
     memory = range_[0]
     if memory < 0:
         return start
+    first, end = bases[memory] + range_[1], bases[memory] + range_[2] + 1
     for other in range(touches.shape[1]):
-        if other == unit:
-            continue
-        for vector in range(bases[memory] + range_[1], bases[memory] + range_[2] + 1):
-            if touches[memory, other, 1]:
+        if other != unit and touches[memory, other, 1]:
+            for vector in range(first, end):
                 start = max(start, written_until[other, vector])
-            if writes and touches[memory, other, 0]:
+        if other != unit and writes and touches[memory, other, 0]:
+            for vector in range(first, end):
                 start = max(start, read_until[other, vector])
     return start
 

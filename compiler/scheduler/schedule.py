@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.choices import FORMULA, Choices
+from weft.compiler.lir_table import LirTable
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import Exchange, LayerEmitter, Pools
-from weft.compiler.scheduler.interleave import SIMD_CYCLES, interleave
+from weft.compiler.scheduler.interleave import SIMD_CYCLES, Paces, interleave
 from weft.compiler.scheduler.length import check_length, most_instructions
+from weft.compiler.scheduler.merge import merged
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.contract.arch import Arch
 
@@ -27,6 +30,17 @@ class Schedule:
 
     operations: tuple[lir.Operation, ...]
     layers: np.ndarray
+
+    @cached_property
+    def table(self) -> LirTable:
+        """The operations as arrays."""
+        return LirTable.of(self.operations)
+
+    def ordered(self, order: np.ndarray) -> Schedule:
+        """Return the same operations in another ``order``, indices of operations."""
+        changed = Schedule(tuple([self.operations[index] for index in order.tolist()]), self.layers[order])
+        changed.__dict__["table"] = self.table.ordered(order)  # what would be made of the operations again
+        return changed
 
     def text(self) -> str:
         """Return the operations as text, one a line."""
@@ -39,45 +53,114 @@ def schedule(numbers: Numbers, layout: MemoryPlan, arch: Arch) -> Schedule:
 
 
 def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, end: int,
-                    resting: Collection[int] = (), exchanges: Sequence[Exchange] | None = None) -> Schedule:
+                    resting: Collection[int] = (), exchanges: Sequence[Exchange] = ()) -> Schedule:
     """Return the operations of the layers ``first`` to before ``end``, as if the program began there.
 
-    Of layers in which the core is ``resting`` only the tables are loaded. ``exchanges`` [layers]: what goes from core
-    to core."""
+    Layers that run together are merged, if both are among them. Of layers in which the core is ``resting`` only the
+    tables are loaded. ``exchanges`` [layers]: what goes from core to core, none if empty."""
     operations: list[lir.Operation] = []
-    counts: list[int] = []
-    pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
-    copy = layout.copy.base if layout.copy is not None else None
-    for place in layout.local.values():
-        if place.first < first <= place.last:
-            pools.local.hold(Buffer(place.base, place.size))
-    shapes, plans = layout.shapes[first:end], layout.plans[first:end]
-    layers = each([shape.layer for shape in shapes])
-    for number, (_, shape, plan) in enumerate(zip(layers, shapes, plans, strict=True), first):
-        for place in layout.local.values():
-            if place.first == number:
-                pools.local.hold(Buffer(place.base, place.size))
-        before = len(operations)
-        emitter = LayerEmitter(shape, plan, numbers.ways(number), layout.homes, layout.residents, pools, copy,
-                               exchanges[number] if exchanges else None)
-        emitted = emitter.tables() if number in resting else emitter.operations()
-        operations += itertools.islice(emitted, most_instructions(arch) + 1 - before)
-        counts.append(len(operations) - before)
+    layers: list[np.ndarray] = []
+    free = Free(numbers, layout, arch, first, resting, exchanges)
+    shapes = each([shape.layer for shape in layout.shapes[first:end]])
+    for group in _groups(layout, first, end):
+        for _ in group:
+            next(shapes)  # tells progress
+        behind = len(operations)
+        found = free.alone(group[0], behind) if len(group) == 1 else free.beside(*group, behind=behind)
+        operations += found.operations
+        layers.append(found.layers)
         check_length(len(operations), arch)
+    return Schedule(tuple(operations), np.concatenate(layers) if layers else np.zeros(0, np.int64))
+
+
+def _groups(layout: MemoryPlan, first: int, end: int) -> list[list[int]]:
+    """Return the layers ``first`` to before ``end``, those that run together in one list."""
+    found: list[list[int]] = []
+    for number in range(first, end):
+        if number in layout.beside and found:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return found
+
+
+class Free:
+    """The free vectors of both memories from layer to layer, and who takes them.
+
+    ``first``: the layer that the program begins with; ``resting`` and ``exchanges``: see :func:`schedule_layers`."""
+
+    def __init__(self, numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, resting: Collection[int],
+                 exchanges: Sequence[Exchange]) -> None:
+        self.numbers, self.layout, self.arch = numbers, layout, arch
+        self.resting, self.exchanges = resting, exchanges
+        self.pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
         for place in layout.local.values():
+            if place.first < first <= place.last:
+                self.pools.local.hold(Buffer(place.base, place.size))
+
+    def alone(self, number: int, behind: int) -> Schedule:
+        """Return the operations of a layer that has both memories for itself, ``behind`` so many others."""
+        self._hold(number)
+        found = self._operations(number, self.pools, behind)
+        self._release(number)
+        return Schedule(tuple(found), np.full(len(found), number))
+
+    def beside(self, leader: int, *others: int, behind: int) -> Schedule:
+        """Return the operations of layers that share both memories, merged, ``behind`` so many operations before.
+
+        ``others`` run one after another beside the layer ``leader``."""
+        share, numbers = self.layout.beside[others[0]], (leader, *others)
+        taken = Buffer(0, share.local), Buffer(0, share.accumulators)
+        for number in numbers:
+            self._hold(number)
+        for pool, buffer in zip(self.pools, taken, strict=True):
+            pool.hold(buffer)
+        own = Pools(*(Pool(buffer.size) for buffer in taken))
+        parts = [self._operations(leader, self.pools, behind), *(self._operations(number, own, behind)
+                                                                 for number in others)]
+        for pool, buffer in zip(self.pools, taken, strict=True):
+            pool.release(buffer)
+        for number in numbers:
+            self._release(number)
+        every = [*itertools.chain(*parts)]
+        order = merged(parts[0], every[len(parts[0]):], self.arch)
+        layers = np.repeat(numbers, [len(part) for part in parts])
+        return Schedule(tuple(every[index] for index in order), layers[order])
+
+    def _operations(self, number: int, pools: Pools, behind: int) -> list[lir.Operation]:
+        """Return the operations of a layer, as many as a program may have."""
+        copy = self.layout.copy.base if self.layout.copy is not None else None
+        emitter = LayerEmitter(self.layout.shapes[number], self.layout.plans[number], self.numbers.ways(number),
+                               self.layout.homes, self.layout.residents, pools, copy,
+                               self.exchanges[number] if self.exchanges else None)
+        emitted = emitter.tables() if number in self.resting else emitter.operations()
+        return [*itertools.islice(emitted, most_instructions(self.arch) + 1 - behind)]
+
+    def _hold(self, number: int) -> None:
+        """Take what tensors that are pinned from this layer on need."""
+        for place in self.layout.local.values():
+            if place.first == number:
+                self.pools.local.hold(Buffer(place.base, place.size))
+
+    def _release(self, number: int) -> None:
+        """Give back what tensors needed that were pinned up to this layer."""
+        for place in self.layout.local.values():
             if place.last == number:
-                pools.local.release(Buffer(place.base, place.size))
-    return Schedule(tuple(operations), np.repeat(np.arange(first, end), counts))
+                self.pools.local.release(Buffer(place.base, place.size))
 
 
 def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Schedule:
     """Return the same operations in the order in which they start; see ``interleave.py``."""
-    paces = None
-    if choices.paces:
-        of_layers = np.full(int(plain.layers.max(initial=0)) + 1, 2 * SIMD_CYCLES)
-        for number, pace in choices.paces.items():
-            if number < len(of_layers):
-                of_layers[number] = pace
-        paces = of_layers[plain.layers]
-    order = interleave(plain.operations, arch, paces)
-    return Schedule(tuple(plain.operations[index] for index in order), plain.layers[order])
+    fetch = None if choices.fetch_pace is None and not choices.fetch_paces else _paces(
+        plain.layers, choices.fetch_paces, choices.fetch_pace or 2)
+    simd = _paces(plain.layers, choices.paces, 2 * SIMD_CYCLES) if choices.paces else None
+    return plain.ordered(interleave(plain.table, arch, Paces(simd, fetch)))
+
+
+def _paces(layers: np.ndarray, chosen: Mapping[int, int], usual: int) -> np.ndarray:
+    """Return the pace of each operation, by its layer."""
+    of_layers = np.full(int(layers.max(initial=0)) + 1, usual)
+    for number, pace in chosen.items():
+        if number < len(of_layers):
+            of_layers[number] = pace
+    return np.asarray(of_layers[layers])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from weft.compiler.layers.hir import Gate, LeakyRelu, MaxPool, Minimum
+from weft.compiler.layers.hir import Abs, Gate, LeakyRelu, MaxPool, Minimum
 from weft.compiler.lir import ACCUMULATORS, Address, Operation, Settings, Simd, SimdLoop
 from weft.compiler.tiling.spans import View, groups
 from weft.hw.contract.arch import Arch
@@ -37,7 +37,7 @@ def emit_pool(pool: MaxPool, source: View, result: View, settings: Settings, arc
                 yield from _repeat(_maximum(reads, write, settings), high - low, arch)
 
 
-def emit_elementwise(operation: Minimum | Gate | LeakyRelu, operand: int, view: View, settings: Settings,
+def emit_elementwise(operation: Minimum | Abs | Gate | LeakyRelu, operand: int, view: View, settings: Settings,
                      arch: Arch) -> Iterator[Operation]:
     """Yield an operation on every vector of a view; its constants lie at accumulator address ``operand``."""
     yield from BODIES[type(operation)](operand, view, settings, arch)
@@ -49,6 +49,12 @@ def _minimum(operand: int, view: View, settings: Settings, arch: Arch) -> Iterat
     yield _fetch(operand, settings)
     body = [Simd(SimdOpcode.MIN, INPUT, REGISTER, 0, settings, address, address)]
     yield from _repeat(body, view.box.vectors, arch)
+
+
+def _abs(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
+    """Yield the operations that take the magnitude of every vector of a view; they need no constant."""
+    address = Address(ACCUMULATORS, view.base)
+    yield from _repeat([Simd(SimdOpcode.ABS, INPUT, 0, 0, settings, address, address)], view.box.vectors, arch)
 
 
 def _gate(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
@@ -113,7 +119,7 @@ def emit_lookup(view: View, settings: Settings, tables: int, arch: Arch) -> Iter
 
 
 BODIES: dict[type, Callable[[int, View, Settings, Arch], Iterator[Operation]]] = {
-    Minimum: _minimum, Gate: _gate, LeakyRelu: _leaky_relu}
+    Minimum: _minimum, Abs: _abs, Gate: _gate, LeakyRelu: _leaky_relu}
 
 
 def _fetch(operand: int, settings: Settings, register: int = REGISTER) -> Simd:

@@ -19,18 +19,14 @@ def ordered(schedules: Sequence[Schedule], arch: Arch) -> list[Schedule]:
 
     So run one after another by their starts, operations of all cores never wait in vain: no core waits for a post that
     stands behind a wait of its own."""
-    found = []
-    for schedule, starts in zip(schedules, common_starts(schedules, arch), strict=True):
-        order = np.argsort(starts, kind="stable")
-        found.append(Schedule(tuple(schedule.operations[index] for index in order), schedule.layers[order]))
-    return found
+    return [schedule.ordered(np.argsort(starts, kind="stable"))
+            for schedule, starts in zip(schedules, common_starts(schedules, arch), strict=True)]
 
 
 def common_starts(schedules: Sequence[Schedule], arch: Arch) -> list[np.ndarray]:
     """Return [cores][operations]: the cycle in which each would start; a wait starts behind its post's end."""
-    lines = [Timeline(schedule.operations, arch) for schedule in schedules]
-    places = [[number for number, operation in enumerate(schedule.operations) if isinstance(operation, lir.Signal)]
-              for schedule in schedules]
+    lines = [Timeline(schedule.table, arch) for schedule in schedules]
+    places = [schedule.table.numbers[lir.Signal].tolist() for schedule in schedules]
     posted: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # (core, counter): ends of posts not taken yet
     moved = True
     while moved:
@@ -48,9 +44,8 @@ def common_starts(schedules: Sequence[Schedule], arch: Arch) -> list[np.ndarray]
                 if signal.wait:
                     del filled[:signal.above]
                 else:
-                    for other in range(arch.cores):
-                        if signal.above >> other & 1:
-                            posted[other, signal.counter].append(int(line.done[number]))
+                    for other in lir.posted_to(signal.above):
+                        posted[other, signal.counter].append(int(line.done[number]))
                 places[core].pop(0)
                 moved = True
     assert not any(places), "a wait that no post fills"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.compiler.backend.encode import MachineCode, machine_code
-from weft.compiler.choices import Choices
+from weft.compiler.choices import Choices, for_memory
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import MemoryPlan, plan_memory, with_tilings
@@ -44,6 +44,11 @@ class Problem:
     numbers: Numbers
     arch: Arch
     dram: DramModel
+
+    @property
+    def formula(self) -> Choices:
+        """What the formulas choose for the memory."""
+        return for_memory(self.dram, self.arch)
 
 
 class Local(NamedTuple):
@@ -75,7 +80,7 @@ class Judge:
 
     def layout(self, choices: Choices) -> MemoryPlan | None:
         """Return the memory map of choices, None if they do not fit."""
-        places = self._placed(replace(choices, tilings={}, paces={}))
+        places = self._placed(replace(choices, tilings={}, paces={}, fetch_paces={}, fetch_pace=None))
         if places is None:
             return None
         try:
@@ -141,7 +146,7 @@ class Judge:
         problem = self.problem
         plain = schedule_layers(problem.numbers, layout, problem.arch, first, end)
         ordered = interleaved(plain, problem.arch, choices)
-        code = machine_code(ordered.operations, ordered.layers, problem.arch)
+        code = machine_code(ordered.table, ordered.layers, problem.arch)
         return code, estimate_within(code.content, problem.arch, most, problem.dram, origin=apart(problem.arch))
 
 
@@ -156,7 +161,8 @@ def _of_window(layout: MemoryPlan, choices: Choices, first: int, end: int) -> tu
 def _of_layer(layout: MemoryPlan, choices: Choices, number: int) -> Hashable:
     """Return all that decides how a layer runs: its tiling, the places of its tensors, its pace."""
     shape = layout.shapes[number]
-    return shape.streams, layout.plans[number].tiling, choices.paces.get(number)
+    fetch = choices.fetch_paces.get(number, choices.fetch_pace)
+    return shape.streams, layout.plans[number].tiling, choices.paces.get(number), fetch
 
 
 # -- in a process of its own -------------------------------------------------------------------------------------------

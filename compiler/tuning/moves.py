@@ -22,6 +22,9 @@ DEAREST = 1.3
 PACES = (1, 2, 3, 5, 6, 8, 12)
 """Half cycles for a vector through the SIMD unit that are tried."""
 
+FETCH_PACES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+"""Half cycles for a beat of a DRAM that are tried."""
+
 
 @dataclass(frozen=True)
 class Neighbours:
@@ -33,9 +36,10 @@ class Neighbours:
     search: Search
 
     def openings(self) -> list[Choices]:
-        """Return what concerns all layers and so is judged first: their pace, and constants in both DRAMs."""
+        """Return what concerns all layers and so is judged first: their paces, and constants in both DRAMs."""
         layers = range(len(self.weights))
-        return [self._copied(), *(replace(self.choices, paces=dict.fromkeys(layers, pace)) for pace in PACES)]
+        return [self._copied(), *(replace(self.choices, fetch_pace=pace) for pace in FETCH_PACES),
+                *(replace(self.choices, paces=dict.fromkeys(layers, pace)) for pace in PACES)]
 
     def draw(self, chance: random.Random) -> Choices | None:
         """Return other choices; None where the draw leads to nothing new."""
@@ -74,6 +78,13 @@ class Neighbours:
             return None
         return replace(self.choices, paces={**self.choices.paces, number: pace})
 
+    def fetch(self, number: int, chance: random.Random) -> Choices | None:
+        """Return another pace of a layer's moves from and to DRAM."""
+        pace = chance.choice(FETCH_PACES)
+        if pace == self.choices.fetch_paces.get(number, self.choices.fetch_pace or 2):
+            return None
+        return replace(self.choices, fetch_paces={**self.choices.fetch_paces, number: pace})
+
     def _copied(self) -> Choices:
         return replace(self.choices, copy=self.layout.copy is None)
 
@@ -83,5 +94,6 @@ class Neighbours:
 
 
 MOVES: dict[Callable[[Neighbours, int, random.Random], Choices | None], float] = {
-    Neighbours.tiling: 16, Neighbours.resident: 3, Neighbours.spread: 2, Neighbours.copy: 0.5, Neighbours.pace: 4}
+    Neighbours.tiling: 16, Neighbours.resident: 3, Neighbours.spread: 2, Neighbours.copy: 0.5, Neighbours.pace: 4,
+    Neighbours.fetch: 4}
 """Move -> how often it is drawn, beside the others."""

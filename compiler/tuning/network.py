@@ -56,7 +56,7 @@ def tune_network(request: Request, arch: Arch, dram: DramModel, budget: Budget, 
 
 def _problem(request: Request, products: Products, dram: DramModel) -> Problem:
     layers = products[Layers]
-    lives = live_ranges(products[Graph], layers, request.keep_tensors)
+    lives = live_ranges(products[Graph], layers, products[Arch], request.keep_tensors)
     return Problem(lives, layers, products[Consts], products[Numbers], products[Arch], dram)
 
 

@@ -51,7 +51,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Tuned:
-    """``choices`` of a part, and its cycles by the formulas (``before``) and with these."""
+    """``choices`` of a part, and its cycles by the formulas for the memory (``before``) and with these."""
 
     choices: Choices
     before: Whole
@@ -62,7 +62,7 @@ def tune(problems: Sequence[Problem], budget: Budget, executor: Executor, progre
     """Search for choices for each part of a network; parts get of the budget what they take of its cycles.
 
     The processes of ``executor`` know ``problems`` (:func:`judge.begin`)."""
-    waiting = [executor.submit(judge.whole, part, FORMULA) for part in range(len(problems))]
+    waiting = [executor.submit(judge.whole, part, problem.formula) for part, problem in enumerate(problems)]
     known = [future.result() for future in waiting]
     before = [found for found in known if found is not None]
     total = sum(found.cycles for found in before)
@@ -95,7 +95,7 @@ class _Search:
         self.part, self.problem, self.executor = part, problem, executor
         self.judge = Judge(problem)
         self.before = self.cycles = before
-        self.best = FORMULA
+        self.best = problem.formula
         self.taken: list[tuple[int, Choices]] = []
         self.seen: set[str] = set()
         self.queue: deque[Choices] = deque()

@@ -126,6 +126,11 @@ class Arch:
     depthwise_taps: int = key("3 lets a MatMul multiply each lane by weights of its own, of 3 neighbouring vectors; 9 "
                               "of 3 such rows at once; 0 leaves that out",
                               _CONSTANTS, _REFUSED, default=0, integers=(0, max(TAPS)), since=2)
+    output_maximum: int = key("1 lets a ReLU on the way out of the accumulators end at a number that programs choose "
+                              "(ReLU6, Clip)", _CONSTANTS, _REFUSED, default=0, integers=(0, 1), since=2)
+    output_slope: int = key("1 lets a ReLU on the way out of the accumulators multiply what is below zero by a number "
+                            "that programs choose (LeakyReLU); a DSP block a lane",
+                            _CONSTANTS, _REFUSED, default=0, integers=(0, 1), since=2)
     cores: int = key("machines of this description that work side by side on one memory, each on a program of its own",
                      _CONSTANTS, _SAME, default=1, integers=(1, 16), since=2)
     memory_ports: int = key("AXI ports that the cores share, dealt out in turn: core k has port k modulo memory_ports",
@@ -161,6 +166,7 @@ class Arch:
         self._check_packing()
         self._check_activation_tables()
         self._check_taps()
+        self._check_output_functions()
         for memory in ("local", "accumulator"):
             banks, depth = getattr(self, f"{memory}_banks"), getattr(self, f"{memory}_depth")
             if banks > depth:
@@ -252,6 +258,14 @@ class Arch:
             raise ArchError("depthwise_taps", f"{self.depthwise_taps}, with array_size {self.array_size}",
                             f"{even} of {least} or more: a tap takes {self.tap_rows} of the array's rows",
                             f"set array_size to {max(least, self.array_size + 1)} or depthwise_taps to 0")
+
+    def _check_output_functions(self) -> None:
+        """Raise ArchError if bytes are to have the functions on output of fixed-point numbers."""
+        for name in ("output_maximum", "output_slope"):
+            if getattr(self, name) and self.scheme.kind is not SchemeKind.FIXED_POINT:
+                raise ArchError(name, f"{getattr(self, name)}, with data_type {self.data_type}",
+                                "0, or a data_type with binary points",
+                                f"set {name} to 0 and activation_tables to 1 or more: they hold any function of a byte")
 
     # -- derived ---------------------------------------------------------------------------------------------------
     @cached_property

@@ -74,7 +74,8 @@ CONTROL_REGISTERS: dict[str, ControlRegister] = {
     "CONTROL": ControlRegister(0x008, Access.COMMAND,
                                "bit 0 start: fetch and run PROGRAM_BYTES from PROGRAM_ADDRESS; bit 1 soft reset"),
     "STATUS": ControlRegister(0x00C, Access.READ_ONLY,
-                              "bit 0 done, 1 error, 2 timeout, 3 tracepoint, 4 running, 5 idle (drained)"),
+                              "bit 0 done, 1 error, 2 timeout, 3 tracepoint, 4 running, 5 idle (drained, and no reset "
+                              "under way)"),
     "ERROR_CAUSE": ControlRegister(0x010, Access.READ_ONLY, "Cause of the error, 0 for none"),
     "ERROR_PROGRAM_COUNTER": ControlRegister(0x014, Access.READ_ONLY, "number of the faulty instruction"),
     "PROGRAM_COUNTER": ControlRegister(0x018, Access.READ_ONLY, "number of the next instruction"),

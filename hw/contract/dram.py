@@ -62,6 +62,10 @@ class LiteDram:
         """The lowest bit of the bank's number in an address of words."""
         return (self.row_bytes // self.word_bytes - 1).bit_length()
 
+    def beat_cycles(self, beat_bytes: int) -> int:
+        """Return the cycles in which the chip's bus moves a beat of so many bytes, one row and one direction given."""
+        return -(-beat_bytes // self.word_bytes) * self.t_ccd
+
     @property
     def bytes(self) -> int:
         """Bytes of the whole chip."""

@@ -30,7 +30,7 @@ from weft.hw.contract.instructions import (
     flag_bit,
 )
 from weft.hw.contract.numerics import bits_to_count
-from weft.hw.contract.register_table import register_table
+from weft.hw.contract.register_table import output_registers, register_table
 from weft.hw.contract.registers import Register, RegisterSpec
 from weft.hw.contract.repeats import History, counts, expand
 from weft.hw.contract.walk import encodable
@@ -68,7 +68,8 @@ class Isa:
 
     def _parameter_width(self) -> int:
         """Return the bits that the widest register of quantization parameters takes in a Configure."""
-        return max(spec.width for spec in self.arch.scheme.registers(self.arch.activation_tables).values())
+        parameters = {**self.arch.scheme.registers(self.arch.activation_tables), **output_registers(self.arch)}
+        return max(spec.width for spec in parameters.values())
 
     # -- fields ----------------------------------------------------------------------------------------------------
     @cached_property
@@ -118,8 +119,13 @@ class Isa:
         return raw & ((1 << width) - 1), 1 << (raw >> width & ((1 << self.stride_widths[operand]) - 1))
 
     # -- constructors ----------------------------------------------------------------------------------------------
+    # Each takes numbers, or arrays with a number for each of many instructions; then operands and flags are arrays.
     def _fit(self, what: str, value: int, width: int) -> int:
         """Return ``value`` if it fits ``width`` unsigned bits, else raise IsaError that names ``what``."""
+        if isinstance(value, np.ndarray):
+            for extreme in (value.min(initial=0), value.max(initial=0)):
+                self._fit(what, int(extreme), width)
+            return value
         if not 0 <= value < 1 << width:
             raise IsaError(explain(what, value, f"0..{(1 << width) - 1} ({width} bits)",
                                    "split the operation or enlarge the memory that sets this width"))
@@ -127,24 +133,34 @@ class Isa:
 
     def _address(self, what: str, operand: int, address: int, stride: int) -> int:
         """Return the raw operand of an address with its stride. Raise IsaError if either cannot be encoded."""
+        return self._fit(what, address, self.address_widths[operand]) | (
+            self._stride(what, operand, stride) << self.address_widths[operand])
+
+    def _stride(self, what: str, operand: int, stride: int) -> int:
+        """Return the code of a stride. Raise IsaError if it has none."""
+        if isinstance(stride, np.ndarray):
+            values, places = np.unique(stride, return_inverse=True)
+            return np.array([self._stride(what, operand, value) for value in values.tolist()], np.int64)[places]
         depth = (self.arch.stride0_depth, self.arch.stride1_depth)[operand]
         if not encodable(stride, depth):
             raise IsaError(explain(f"stride of {what}", stride, f"a power of two, 1..{1 << (depth - 1)}",
                                    f"use another stride or raise stride{operand}_depth"))
-        width = self.address_widths[operand]
-        return self._fit(what, address, width) | (stride.bit_length() - 1) << width
+        return stride.bit_length() - 1
 
     def _size(self, what: str, operand: int, size: int) -> int:
         """Return the raw operand of a size, ``size`` - 1. Raise IsaError if it does not fit."""
         width = self.operand_widths[operand]
-        if not 1 <= size <= 1 << width:
+        if isinstance(size, np.ndarray):
+            for extreme in (size.min(initial=1), size.max(initial=1)):
+                self._size(what, operand, int(extreme))
+        elif not 1 <= size <= 1 << width:
             raise IsaError(explain(what, size, f"1..{1 << width}", "split the operation"))
         return size - 1
 
     @staticmethod
     def _flags(opcode: Opcode, **flags: bool) -> int:
         """Return the flag bits of an opcode from a truth value for each flag's name."""
-        return sum(1 << flag_bit(opcode, name) for name, value in flags.items() if value)
+        return sum(value << flag_bit(opcode, name) for name, value in flags.items())
 
     def no_op(self) -> Instruction:
         """Return a NoOp, which does nothing."""
@@ -166,7 +182,7 @@ class Isa:
         """Return a DataMove of ``size`` vectors between ``local``, in local memory, and ``far``.
 
         ``far`` is an address in DRAM0, DRAM1 or the accumulators, as the flow says."""
-        return Instruction(Opcode.DATA_MOVE, int(flow),
+        return Instruction(Opcode.DATA_MOVE, +flow,
                            self._address("DataMove local", 0, local, local_stride),
                            self._address("DataMove far", 1, far, far_stride),
                            self._size("DataMove size", 2, size))
@@ -189,8 +205,8 @@ class Isa:
         flags = self._flags(Opcode.SIMD, read=read is not None, write=write is not None, accumulate=accumulate,
                             hold=hold)
         return Instruction(Opcode.SIMD, flags,
-                           self._address("SIMD write address", 0, write or 0, write_stride),
-                           self._address("SIMD read address", 1, read or 0, read_stride),
+                           self._address("SIMD write address", 0, 0 if write is None else write, write_stride),
+                           self._address("SIMD read address", 1, 0 if read is None else read, read_stride),
                            self.pack_sub(sub))
 
     def load_lut(self, local: int, table: int, *, local_stride: int = 1) -> Instruction:
@@ -223,8 +239,8 @@ class Isa:
 
         Raise IsaError if the value does not fit the operand."""
         spec = self.registers.get(register)
-        if spec and spec.signed and -1 << spec.width - 1 <= value < 0:
-            value += 1 << spec.width
+        if spec and spec.signed:
+            value = value + (((value < 0) & (value >= -1 << spec.width - 1)) << spec.width)
         return Instruction(Opcode.CONFIGURE, 0, self._fit("Configure register", register, self.operand_widths[0]),
                            self._fit(f"Configure {Register(register).name}", value, self.operand_widths[1]))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, MOST_KERNEL_ROWS, Arch
 from weft.hw.contract.registers import Register, RegisterSpec
+from weft.hw.contract.schemes.fixed_point import SLOPE_POINT, SLOPE_WIDTH
 
 
 @cache
@@ -39,7 +40,7 @@ def register_table(arch: Arch) -> dict[Register, RegisterSpec]:
         Register.MOVE_ROWS: full(local, 0, "DataMove: rows - 1"),
         Register.MOVE_LOCAL_PITCH: full(local, 0, "DataMove: vectors from row to row in local memory"),
         Register.MOVE_FAR_PITCH: full(far, 0, "DataMove: vectors from row to row in accumulators or DRAM"),
-        **tap_registers(arch),
+        **tap_registers(arch), **output_registers(arch),
         **arch.scheme.registers(arch.activation_tables),
     }
 
@@ -58,6 +59,17 @@ def _taps() -> dict[Register, RegisterSpec]:
         Register.TAP_DROPPED: RegisterSpec.unsigned(
             2, 0, "depthwise MatMul: results at the end of each row that are not written"),
     }
+
+
+def output_registers(arch: Arch) -> dict[Register, RegisterSpec]:
+    """Return the registers of functions on output that this machine has."""
+    width = arch.number.width - 1
+    maximum = {Register.OUTPUT_MAXIMUM: RegisterSpec.unsigned(
+        width, (1 << width) - 1, "DataMove with ReLU: the largest scalar that leaves the accumulators")}
+    slope = {Register.OUTPUT_SLOPE: RegisterSpec(
+        SLOPE_WIDTH, 0, (1 << SLOPE_WIDTH) - 1,
+        f"DataMove with ReLU: the factor of scalars below zero, in units of 2^-{SLOPE_POINT}", signed=True)}
+    return {**(maximum if arch.output_maximum else {}), **(slope if arch.output_slope else {})}
 
 
 def counted_rows(mask: int) -> tuple[int, ...]:

@@ -20,6 +20,8 @@ class Register(enum.IntEnum):
     TRACEPOINT = 0x09
     PROGRAM_COUNTER = 0x0A
     SAMPLE_INTERVAL = 0x0B
+    OUTPUT_MAXIMUM = 0x0D
+    OUTPUT_SLOPE = 0x0E
     TAP_ROWS = 0x0F
     MAT_MUL_ROWS = 0x10
     MAT_MUL_LOCAL_PITCH = 0x11

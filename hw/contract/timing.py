@@ -117,11 +117,22 @@ ROUNDED_READ_LATENCY = ACCUMULATOR_READ_LATENCY + ROUND_LATENCY
 ACTIVATION_TABLE_LATENCY = 2
 """Cycles of looking up bytes in an activation table: the block RAM and its output register."""
 
+SLOPE_LATENCY = 3
+"""Cycles of multiplying what is below zero on its way out: the product, the DSP block's second register, rounding."""
+
+MAXIMUM_LATENCY = 1
+"""Cycles of limiting scalars on their way out."""
+
+
+def output_latency(arch: Arch) -> int:
+    """Return the cycles that functions on output take behind the requantizer."""
+    return (ACTIVATION_TABLE_LATENCY * bool(arch.activation_tables) + SLOPE_LATENCY * arch.output_slope
+            + MAXIMUM_LATENCY * arch.output_maximum)
+
 
 def move_out_latency(arch: Arch) -> int:
     """Return the cycles from a move-out's accumulator read request to its row of scalars."""
-    lookup = ACTIVATION_TABLE_LATENCY if arch.activation_tables else 0
-    return ACCUMULATOR_READ_LATENCY + arch.scheme.requantize_latency + lookup
+    return ACCUMULATOR_READ_LATENCY + arch.scheme.requantize_latency + output_latency(arch)
 
 
 READ_STREAM_LATENCY = 2

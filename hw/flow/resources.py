@@ -21,6 +21,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.packing import PAIR
+from weft.hw.contract.schemes.fixed_point import SLOPE_WIDTH
 from weft.hw.contract.schemes.int8 import MULTIPLIER_WIDTH, SCALED_WIDTH
 from weft.hw.contract.timing import column_groups
 from weft.hw.contract.units import Memory, accesses, clients, conflict, depths, dram_units, unit_names
@@ -175,6 +176,8 @@ TERMS: dict[str, Terms] = {
     "vector, taps": lambda arch: _vector(arch) * arch.depthwise_taps * arch.tap_rows,
     "vector, lanes, taps": lambda arch: _vector(arch) * arch.array_size * bool(arch.depthwise_taps),
     "vector, further rows": lambda arch: _vector(arch) * _further_rows(arch),
+    "vector, maximum": lambda arch: _vector(arch) * arch.output_maximum,
+    "vector, slope": lambda arch: _vector(arch) * arch.output_slope,
     "has activation tables": lambda arch: bool(arch.activation_tables),
     "lanes, activation tables": lambda arch: arch.array_size * bool(arch.activation_tables),
     "cores": lambda arch: arch.cores,
@@ -206,7 +209,7 @@ BLOCKS: dict[str, Sequence[str]] = {
     "mat_mul": ("one", "on-chip address", "has scales", "lanes, scales", "has taps", "vector, further rows"),
     "move_in": ("one", "vector", "on-chip address", "vector, slices", "has scales"),
     "move_out": ("one", "vector", "on-chip address", "vector, slices", "has scales", "lanes, scales",
-                 "has activation tables", "lanes, activation tables"),
+                 "has activation tables", "lanes, activation tables", "vector, maximum", "vector, slope"),
     "page_router": ("one", "cores"),
     "port_arbiter": ("one", "cores of a port", "bus", "bus, cores of a port"),
     "program_reader": ("one", "stream"),
@@ -319,6 +322,8 @@ def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
              # Rows x pitch of both operands, no wider than an address: what is beyond a block's bits are tables.
              "decoder": 2 * arch.decoder_multipliers * multiplier_blocks(arch.local_address_width,
                                                                          arch.local_address_width, family)}
+    if arch.output_slope:
+        found["move_out"] = lanes * multiplier_blocks(max(width, SLOPE_WIDTH), min(width, SLOPE_WIDTH), family)
     if arch.scheme.per_lane:
         found |= {"input_rescaler": lanes * multiplier_blocks(wide, MULTIPLIER_WIDTH + 1, family),
                   "move_out": lanes * multiplier_blocks(SCALED_WIDTH, MULTIPLIER_WIDTH + 1, family)}

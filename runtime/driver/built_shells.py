@@ -11,7 +11,7 @@ from pathlib import Path
 from weft.boards import BOARDS
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import arch_hash, board_code
-from weft.runtime.driver.register_machine import DeviceError, Registers
+from weft.runtime.driver.registers import DeviceError, Registers
 from weft.runtime.driver.shell_file import BUILT, NAME, ShellFile
 from weft.support.errors import WeftError, explain
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
+from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault, Read, Write
 from weft.support.errors import explain
 from weft.support.files import reason
 
@@ -28,6 +28,8 @@ SIZES = 4 << 4 | 4
 """The bytes of an address and of a word, as the header states them."""
 ALL_BYTES = 0xF
 MOST_WORDS = 255
+BUFFER_WORDS = 256
+"""The words that the far end keeps of a packet, base addresses among them."""
 PATIENCE_SECONDS = 0.1
 SETTLE_SECONDS = 0.02
 """The time after a fault in which packets under way arrive, and are dropped."""
@@ -49,20 +51,53 @@ class Datagrams(Protocol):
         """Close the socket."""
 
 
+class Record(NamedTuple):
+    """The record of a packet: ``words`` to write from ``base`` on, then ``asked``, the addresses to read."""
+
+    base: int = 0
+    words: np.ndarray = np.empty(0, np.uint32)
+    asked: np.ndarray = np.empty(0, np.int64)
+
+
 class Etherbone:
     """A transport over a UDP socket."""
 
     most_words = MOST_WORDS
+    window_words = MOST_WORDS
+    """A packet: where two are on the way and the first is lost, the second is carried out without it."""
+    most_reads = MOST_WORDS
 
-    def __init__(self, name: str, link: Datagrams, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.name, self._link, self._sleep = name, link, sleep
+    def __init__(self, name: str, link: Datagrams, sleep: Callable[[float], None] = time.sleep,
+                 seconds: Callable[[], float] = time.monotonic) -> None:
+        self.name, self._link, self._sleep, self.seconds = name, link, sleep, seconds
         self._number = 0
 
     def read(self, address: int, count: int) -> np.ndarray:
         """Return ``count`` words (uint32). Raise LinkFault without an answer."""
+        return self.exchange([], [(address, count)])[0]
+
+    def write(self, address: int, words: np.ndarray) -> None:
+        """Send words. Raise LinkFault if they cannot be sent."""
+        self._send(_packet(Record(address, words)))
+
+    def exchange(self, writes: Sequence[Write], reads: Sequence[Read]) -> list[np.ndarray]:
+        """Send writes and reads; return the words of each read. Raise LinkFault without an answer.
+
+        The last writes and the first reads share a packet if it has room for them."""
+        records, counts = _records(writes), [count for _, count in reads]
+        asked = np.concatenate([np.empty(0, np.int64), *(at + WORD_BYTES * np.arange(count) for at, count in reads)])
+        first = min(len(asked), max(0, BUFFER_WORDS - 2 - len(records[-1].words))) if records else 0
+        questions = [records.pop()._replace(asked=asked[:first])] if first else []
+        questions += [Record(asked=asked[at:at + MOST_WORDS]) for at in range(first, len(asked), MOST_WORDS)]
+        for record in records:
+            self._send(_packet(record))
+        answers = [self._ask(question) for question in questions]
+        return np.split(np.concatenate(answers), np.cumsum(counts)[:-1]) if reads else []
+
+    def _ask(self, question: Record) -> np.ndarray:
+        """Send a record with reads; return the words that answer it. Raise LinkFault without an answer."""
         self._number = (self._number + 1) % (1 << 32)
-        addresses = address + WORD_BYTES * np.arange(count)
-        self._send(_packet(self._number, addresses, reads=True))
+        self._send(_packet(question, self._number))
         self._link.settimeout(PATIENCE_SECONDS)
         for _ in range(MOST_FOREIGN):
             try:
@@ -71,13 +106,9 @@ class Etherbone:
                 raise LinkFault("no answer") from None
             except OSError as error:
                 raise LinkFault(reason(error)) from None
-            if words is not None and len(words) == count:
+            if words is not None and len(words) == len(question.asked):
                 return words
         raise LinkFault("answers to other questions")
-
-    def write(self, address: int, words: np.ndarray) -> None:
-        """Send words. Raise LinkFault if they cannot be sent."""
-        self._send(_packet(address, words, reads=False))
 
     def resynchronise(self) -> bool:
         """Drop all packets that arrive; return False, because a socket is never reopened."""
@@ -106,11 +137,24 @@ class Etherbone:
             raise LinkFault(reason(error)) from None
 
 
-def _packet(base: int, values: np.ndarray, *, reads: bool) -> bytes:
-    """Return a packet that writes words, or asks for the words at addresses."""
-    counts = (0, len(values)) if reads else (len(values), 0)
-    head = HEADER.pack(MAGIC, VERSION, SIZES) + RECORD.pack(0, ALL_BYTES, *counts)
-    return head + base.to_bytes(4, "big") + values.astype(">u4").tobytes()
+def _records(writes: Sequence[Write]) -> list[Record]:
+    """Return records of at most MOST_WORDS words, each of writes that follow each other in memory."""
+    found: list[Record] = []
+    for address, words in writes:
+        last = found[-1] if found else Record()
+        if len(last.words) and last.base + last.words.nbytes == address and len(last.words) + len(words) <= MOST_WORDS:
+            found[-1] = last._replace(words=np.concatenate([last.words, words]))
+        else:
+            found.append(Record(address, words))
+    return found
+
+
+def _packet(record: Record, number: int = 0) -> bytes:
+    """Return the packet of a record; the answer to its reads has ``number``."""
+    head = HEADER.pack(MAGIC, VERSION, SIZES) + RECORD.pack(0, ALL_BYTES, len(record.words), len(record.asked))
+    writes = record.base.to_bytes(4, "big") + record.words.astype(">u4").tobytes() if len(record.words) else b""
+    return head + writes + (number.to_bytes(4, "big") + record.asked.astype(">u4").tobytes()
+                            if len(record.asked) else b"")
 
 
 def _answer(packet: bytes, number: int) -> np.ndarray | None:

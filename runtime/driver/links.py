@@ -11,10 +11,12 @@ from weft.hw.contract.arch import Arch
 from weft.runtime.devices import Backend
 from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.built_shells import shell_of
+from weft.runtime.driver.checked_bridge import CheckedBridge
 from weft.runtime.driver.dram_start import DramController, Leveling, check_memory
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.needs import needs_of
-from weft.runtime.driver.register_machine import RegisterMachine, Registers, check_board, check_there
+from weft.runtime.driver.register_machine import RegisterMachine
+from weft.runtime.driver.registers import Registers, check_board, check_there
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.simulated import SimulatedTransport
 from weft.runtime.driver.transport import PROGRAM_SECONDS, Transport
@@ -85,7 +87,8 @@ class LinkTarget:
     """The leveling of the DRAM; None if it was started before, or nothing has to start."""
 
     def __init__(self, transport: Transport, memory_map: MemoryMap, seconds: float = PROGRAM_SECONDS) -> None:
-        self.bridge = bridge = Bridge(transport)
+        bridge = Bridge(transport)
+        self.bridge: Bridge = bridge
         self.name, self.memory_map, self._seconds = bridge.name, memory_map, seconds
         self.registers = Registers(bridge, memory_map.registers)
         try:
@@ -96,13 +99,24 @@ class LinkTarget:
             raise
 
     def use(self, shell: ShellFile | None) -> None:
-        """Take the memory map of a shell and start its DRAM, unless it was started. Raise WeftError."""
+        """Take a shell and start its DRAM, unless it was started. Raise WeftError."""
         if shell is None:
             return
         check_board(self.registers, shell.board, self.name)
-        self.shell, self.memory_map = shell, shell_map(shell)
+        self.take(shell)
         if shell.dram and not DramController(self.bridge, shell).started:
             self.start(shell)
+
+    def take(self, shell: ShellFile) -> None:
+        """Take the memory map of a shell, and the bridge that its witness allows."""
+        self.shell, self.memory_map = shell, shell_map(shell)
+        if shell.witness is not None:
+            self.watch(shell.witness)
+
+    def watch(self, witness: int) -> None:
+        """Use the witness at an address of the bus from now on."""
+        self.bridge = CheckedBridge(self.bridge, witness)
+        self.registers = Registers(self.bridge, self.memory_map.registers)
 
     def start(self, shell: ShellFile) -> None:
         """Start the DRAM and test it. Raise WeftError if it fails."""

@@ -88,6 +88,10 @@ class MemoryMapped:
         """Wait."""
         time.sleep(seconds)
 
+    def seconds(self) -> float:
+        """Return the time."""
+        return time.monotonic()
+
     def close(self) -> None:
         """Drop the mappings."""
         self._windows = []

@@ -3,26 +3,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.csr import (
-    CONTROL_REGISTERS,
-    IDENTITY,
-    SYSTEM_PAGE,
-    SYSTEM_REGISTERS,
-    Command,
-    ControlRegister,
-    Status,
-    board_code,
-    parameter_values,
-)
+from weft.hw.contract.csr import SYSTEM_PAGE, SYSTEM_REGISTERS, Command, Status
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.system import page_address
@@ -30,29 +20,36 @@ from weft.runtime.devices import Done, Progress, no_progress
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.memory_map import MemoryMap, place
 from weft.runtime.driver.needs import PAGE_BYTES, moved, own_window, written
+from weft.runtime.driver.registers import (
+    LONGEST_PAUSE,
+    RESET_SECONDS,
+    DeviceError,
+    Registers,
+    check_cores,
+    check_machine,
+)
 from weft.runtime.driver.transport import PROGRAM_SECONDS, WORD_BYTES
 from weft.runtime.fair_lock import FairLock
-from weft.support.errors import WeftError, explain
+from weft.support.errors import explain
 
-RESET_SECONDS = 1.0
 COMMANDS = 5
 """The attempts of a command."""
 LOOKS = 3
 """The readings of STATUS after which a start counts as lost."""
 RUNS = 5
 """The attempts of a program that link faults disturb."""
-SHORTEST_PAUSE, LONGEST_PAUSE = 1e-4, 0.05
-"""Seconds between two readings of STATUS: from the first on, each time twice as long."""
+SHORTEST_PAUSE = 1e-4
+"""The shortest seconds between two readings of STATUS."""
+NOTICED = 0.01
+"""The share of a program's length by which its end may be noticed late, besides the time of a reading."""
+MOST_PROGRAMS = 64
+"""The most programs of which the driver remembers what it worked out."""
 
 GROUP_COMMANDS = {Command.START: "GROUP_START", Command.SOFT_RESET: "GROUP_RESET"}
 """Of a system of several cores, the register with a bit for each core."""
 
 ENDED = 1 << Status.DONE | 1 << Status.ERROR
 ALIVE = ENDED | 1 << Status.RUNNING
-
-
-class DeviceError(WeftError):
-    """The error for a device that is not the one meant, is busy, or does not do what it is told."""
 
 
 class DeviceTimeout(DeviceError):
@@ -74,84 +71,27 @@ class _Run:
     strays: int
 
 
-@dataclass(frozen=True)
-class _Placed:
-    """A program in the device's memory: its address for the machine, and its content.
+@dataclass
+class _Program:
+    """What the driver worked out of a program once.
 
-    ``before``: how many of its instructions were put before it."""
+    ``content``: the program for this device, with ``before`` instructions put before it; ``count``: all instructions.
+    ``written``: (address, words) of what it may write. ``ran``: the seconds after which its last run was still seen to
+    go on."""
 
-    address: int
     content: bytes
     before: int
+    count: int
+    written: Sequence[tuple[int, int]]
+    ran: float = 0.0
 
 
-class Registers:
-    """Control registers by name, from byte ``base`` on: a core's, or those of a system of several."""
+@dataclass(frozen=True)
+class _Placed:
+    """A program in the device's memory, and its address for the machine."""
 
-    def __init__(self, bridge: Bridge, base: int, table: Mapping[str, ControlRegister] = CONTROL_REGISTERS) -> None:
-        self.bridge, self.base, self.table = bridge, base, table
-
-    def read(self, name: str) -> int:
-        """Return a register's value."""
-        return int(self.bridge.read(self._at(name), 1)[0])
-
-    def read_wide(self, name: str) -> int:
-        """Return the value of a counter in two halves, which must stand still."""
-        return self.read(f"{name}_LOW") | self.read(f"{name}_HIGH") << 32
-
-    def write(self, name: str, value: int) -> None:
-        """Write a register that keeps its value."""
-        self.bridge.write(self._at(name), np.array([value], np.uint32))
-
-    def command(self, name: str, value: int) -> None:
-        """Write a register that acts when it is written."""
-        self.bridge.command(self._at(name), value)
-
-    def _at(self, name: str) -> int:
-        """Return the byte address of a register."""
-        return self.base + self.table[name].offset
-
-
-def check_there(registers: Registers, name: str) -> None:
-    """Raise DeviceError unless a weft machine answers that nobody else uses."""
-    found = registers.read("IDENTITY")
-    if found != IDENTITY:
-        raise DeviceError(explain(f"device {name}", f"{found:#010x} in IDENTITY", f"{IDENTITY:#010x}: a weft machine",
-                                  "load the bitstream, and check the address of the registers"))
-    until = time.monotonic() + RESET_SECONDS
-    while registers.read("STATUS") >> Status.RUNNING & 1:
-        if time.monotonic() > until:
-            raise DeviceError(explain(f"device {name}", "a program that runs", "a machine that rests",
-                                      "wait for the other user, or reset the board"))
-        registers.bridge.pause(LONGEST_PAUSE)
-
-
-def check_machine(registers: Registers, arch: Arch, name: str) -> None:
-    """Raise DeviceError if the machine does not run programs for ``arch``."""
-    for register, wanted in parameter_values(arch).items():
-        found = registers.read(register)
-        if found != wanted:
-            raise DeviceError(explain(f"{register} of device {name}", f"{found:#x}", f"{wanted:#x}, which the model "
-                                      "was compiled for", "compile the model for the machine of this device, or load "
-                                      "the bitstream of the model's"))
-
-
-def check_cores(system: Registers, arch: Arch, name: str) -> None:
-    """Raise DeviceError if the machine has not as many cores as ``arch``."""
-    found = system.read("CORES")
-    if found != arch.cores:
-        raise DeviceError(explain(f"CORES of device {name}", f"{found:#x}", f"{arch.cores:#x}, which the model was "
-                                  "compiled for", "compile the model for the machine of this device, or load the "
-                                  "bitstream of the model's"))
-
-
-def check_board(registers: Registers, board: str, name: str) -> None:
-    """Raise DeviceError if the bitstream is for another board; 0 names none, for designs made by other means."""
-    found = registers.read("BOARD")
-    if found not in (0, board_code(board)):
-        raise DeviceError(explain(
-            f"BOARD of device {name}", f"{found:#010x}", f"{board_code(board):#010x}: {board}", "name the board, or "
-            f"give the shell.json, that the bitstream was made for; or load the bitstream of {board}"))
+    address: int
+    program: _Program
 
 
 class RegisterMachine:
@@ -174,12 +114,31 @@ class RegisterMachine:
             check_cores(self.system, arch, self.name)
         self.places = place(memory_map, needs, arch, owner)
         self._last: _Run | None = None
+        self._programs: dict[bytes, _Program] = {}
+        self._there: dict[int, tuple[int, object]] = {}
+        """Address -> end, and the constants or program that were written there, which never change."""
 
     # -- memory ----------------------------------------------------------------------------------------------------
     def write(self, memory: str, address: int, vectors: np.ndarray, offset_blocks: int = 0) -> None:
-        """Write scalars [size, lanes] to vectors from ``address`` on."""
-        content = vectors.astype(self.arch.number.storage_dtype).tobytes()
-        write_bytes(self.bridge, self._at(memory, address, offset_blocks), content)
+        """Write scalars [size, lanes] to vectors from ``address`` on.
+
+        Those of an array that nobody can write to are not looked at again while they are there."""
+        self._put(self._at(memory, address, offset_blocks), vectors, lambda: vectors.astype(
+            self.arch.number.storage_dtype, copy=False).tobytes(), len(vectors) * self.arch.vector_bytes)
+
+    def _put(self, start: int, source: object, content: Callable[[], bytes], size: int) -> None:
+        """Write what ``source`` says, unless it never changes, once was written there and is still kept."""
+        end, changes = start + size, isinstance(source, np.ndarray) and source.flags.writeable
+        first = start // WORD_BYTES * WORD_BYTES
+        its_end, known = self._there.get(start, (0, None))
+        if its_end == end and known is source and self.bridge.shadow.keeps(first, -(-(end - first) // WORD_BYTES)):
+            return
+        for other, (its_end, _) in list(self._there.items()):
+            if other < end and start < its_end:
+                del self._there[other]
+        write_bytes(self.bridge, start, content())
+        if not changes:
+            self._there[start] = end, source
 
     def read(self, memory: str, address: int, size: int, offset_blocks: int = 0) -> np.ndarray:
         """Return int64 [size, lanes] from ``address`` on.
@@ -212,7 +171,7 @@ class RegisterMachine:
         placed = self._place(groups)
         self._check_kept()
         for _ in range(RUNS):
-            before = [kept for programs in groups for program in programs for kept in self._release(program)]
+            before = [kept for group in placed for each in group for kept in self._release(each.program)]
             self._last = _Run(groups, before, self.bridge.strays)
             done = [self._execute(group) for group in placed]
             if self._last.strays == self.bridge.strays and None not in done:
@@ -226,12 +185,26 @@ class RegisterMachine:
         offset = 0
         for programs in groups:
             placed.append([])
-            for program in programs:
-                content, before = moved(self.isa, program, self.places)
-                write_bytes(self.bridge, self.places.bus("program") + offset, content)
-                placed[-1].append(_Placed(self.places.machine("program") + offset, content, before))
-                offset += -(-len(content) // PAGE_BYTES) * PAGE_BYTES
+            for program in map(self._worked_out, programs):
+                self._put(self.places.bus("program") + offset, program, partial(bytes, program.content),
+                          len(program.content))
+                placed[-1].append(_Placed(self.places.machine("program") + offset, program))
+                offset += -(-len(program.content) // PAGE_BYTES) * PAGE_BYTES
         return placed
+
+    def _worked_out(self, program: bytes) -> _Program:
+        """Return what the driver has to know of a program, worked out once."""
+        if program not in self._programs:
+            while len(self._programs) >= MOST_PROGRAMS:
+                self._programs.pop(next(iter(self._programs)))
+            content, before = moved(self.isa, program, self.places)
+            window, ranges = {"dram0": own_window(self.isa, program) or 0}, []
+            for memory, first, end in written(program, self.arch):
+                blocks = window.get(memory, 0)
+                start = self._at(memory, first, blocks) // WORD_BYTES * WORD_BYTES
+                ranges.append((start, -(-(self._at(memory, end, blocks) - start) // WORD_BYTES)))
+            self._programs[program] = _Program(content, before, int(self.isa.counts(content).sum()), ranges)
+        return self._programs[program]
 
     def _check_kept(self) -> None:
         """Write all memory again if the machine was without power or used by others."""
@@ -239,14 +212,10 @@ class RegisterMachine:
             self.bridge.doubt()
         self.bridge.settle()
 
-    def _release(self, program: bytes) -> list[tuple[int, np.ndarray]]:
+    def _release(self, program: _Program) -> list[tuple[int, np.ndarray]]:
         """Release the words that a program may write; return those that were kept there."""
-        before, window = [], {"dram0": own_window(self.isa, program) or 0}
-        for memory, first, end in written(program, self.arch):
-            blocks = window.get(memory, 0)
-            start = self._at(memory, first, blocks) // WORD_BYTES * WORD_BYTES
-            words = -(-(self._at(memory, end, blocks) - start) // WORD_BYTES)
-            before += self.bridge.shadow.within(start, words)
+        before = [kept for place in program.written for kept in self.bridge.shadow.within(*place)]
+        for start, words in program.written:
             self.bridge.release(start, words)
         return before
 
@@ -263,33 +232,33 @@ class RegisterMachine:
         self._reset(cores)
         for registers, placed in zip(cores, group, strict=True):
             for name, value in {"PROGRAM_ADDRESS_LOW": placed.address & 0xFFFF_FFFF,
-                                "PROGRAM_ADDRESS_HIGH": placed.address >> 32, "PROGRAM_BYTES": len(placed.content),
+                                "PROGRAM_ADDRESS_HIGH": placed.address >> 32,
+                                "PROGRAM_BYTES": len(placed.program.content),
                                 "INTERRUPT_ENABLE": ENDED}.items():
                 registers.write(name, value)
-        began = time.monotonic()
+        began = self.bridge.transport.seconds()
         self._command(cores, Command.START, lambda status: bool(status & ALIVE), LOOKS)
         for core, status in enumerate(self._wait(cores, group, began)):
             if status >> Status.ERROR & 1:
                 raise self._stopped(core, group[core])
-        seconds = time.monotonic() - began
+        seconds = self.bridge.transport.seconds() - began
         return self._done(cores, group, seconds)
 
     def _done(self, cores: Sequence[Registers], group: Sequence[_Placed], seconds: float) -> list[Done] | None:
         found = []
         for registers, placed in zip(cores, group, strict=True):
-            count = int(self.isa.counts(placed.content).sum())
-            instructions = registers.read_wide("INSTRUCTIONS")
-            cycles = registers.read_wide("CYCLES")
-            if instructions != count:
+            program = placed.program
+            cycles, instructions = registers.counters()
+            if instructions != program.count:
                 self.bridge.doubt()
                 return None
-            found.append(Done(instructions=count - placed.before, cycles=cycles, seconds=seconds))
+            found.append(Done(instructions=program.count - program.before, cycles=cycles, seconds=seconds))
         return found
 
     def _reset(self, cores: Sequence[Registers]) -> None:
         """Reset the machine."""
         looks = int(RESET_SECONDS / LONGEST_PAUSE)
-        self._command(cores, Command.SOFT_RESET, lambda status: not status & ~(1 << Status.IDLE), looks)
+        self._command(cores, Command.SOFT_RESET, lambda status: status == 1 << Status.IDLE, looks)
         for registers in cores:
             registers.command("INTERRUPT_STATUS", ENDED)
 
@@ -312,22 +281,28 @@ class RegisterMachine:
                                   "reset the board, or load its bitstream again"))
 
     def _wait(self, cores: Sequence[Registers], group: Sequence[_Placed], began: float) -> list[int]:
-        """Wait until all programs have ended and the cores are drained; return STATUS of each."""
-        pause = SHORTEST_PAUSE
+        """Wait until all programs have ended and the cores are drained; return STATUS of each.
+
+        A program that ran before is left alone nearly as long as it ran then."""
+        ran = max(placed.program.ran for placed in group)
+        if ran:
+            self.bridge.pause(min((1 - NOTICED) * ran, self.seconds))
         while True:
             found = [registers.read("STATUS") for registers in cores]
             left = [core for core, status in enumerate(found) if not status & ENDED or status >> Status.RUNNING & 1]
             if not left:
                 return found
-            if time.monotonic() - began > self.seconds:
+            elapsed = self.bridge.transport.seconds() - began
+            if elapsed > self.seconds:
                 raise self._timeout(left[0], group[left[0]], found[left[0]])
-            self.bridge.pause(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            for core in left:
+                group[core].program.ran = elapsed
+            self.bridge.pause(min(max(NOTICED * elapsed, SHORTEST_PAUSE), LONGEST_PAUSE))
 
     # -- errors ----------------------------------------------------------------------------------------------------
     def _text(self, placed: _Placed, counter: int) -> str:
         """Return the instruction at a program counter as text."""
-        rows = self.isa.split(placed.content)[:, placed.before + counter:][:, :1].T.tolist()
+        rows = self.isa.split(placed.program.content)[:, placed.program.before + counter:][:, :1].T.tolist()
         return self.isa.text(Instruction(*rows[0])) if rows else "none: behind the end of the program"
 
     def _stopped(self, core: int, placed: _Placed) -> MachineStop:

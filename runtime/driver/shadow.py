@@ -34,6 +34,11 @@ class Shadow:
                 return False
         return True
 
+    def keeps(self, address: int, count: int) -> bool:
+        """Tell whether all of ``count`` words from ``address`` on are kept."""
+        return all(page in self._pages and bool(self._pages[page][1][part].all())
+                   for page, part, _ in self._parts(address, count))
+
     def within(self, address: int, count: int) -> list[tuple[int, np.ndarray]]:
         """Return (address, words) of each run that is kept among ``count`` words from ``address``."""
         found = []

@@ -10,11 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
-
 from weft.runtime.driver.memory_map import MEMORIES
 from weft.support.errors import WeftError, explain
 from weft.support.strict_json import read_object
+from weft.support.structs import Meta, Struct, convert
 
 BUILT = Path("build/boards")
 """The folder in which ``weft board build`` leaves a folder for each board."""
@@ -25,25 +24,25 @@ BAUD = 3_000_000
 REACH = 1 << 32
 """The bytes that the bus addresses."""
 
-Address = Annotated[int, msgspec.Meta(ge=0, lt=REACH, multiple_of=4)]
-Word = Annotated[int, msgspec.Meta(ge=0, lt=REACH)]
+Address = Annotated[int, Meta(ge=0, lt=REACH, multiple_of=4)]
+Word = Annotated[int, Meta(ge=0, lt=REACH)]
 
 
-class MemoryPlace(msgspec.Struct, frozen=True):
+class MemoryPlace(Struct, frozen=True):
     """Memory on the bus, in bytes."""
 
     base: Address
-    bytes: Annotated[int, msgspec.Meta(ge=4096, le=REACH, multiple_of=4)]
+    bytes: Annotated[int, Meta(ge=4096, le=REACH, multiple_of=4)]
 
 
-class RegisterPlace(msgspec.Struct, frozen=True):
+class RegisterPlace(Struct, frozen=True):
     """A register on the bus, its highest word first."""
 
     address: Address
-    words: Annotated[int, msgspec.Meta(ge=1, le=64)]
+    words: Annotated[int, Meta(ge=1, le=64)]
 
 
-class StartStep(msgspec.Struct, frozen=True):
+class StartStep(Struct, frozen=True):
     """One step of the memory chip's start.
 
     It is a command to the chip, or with ``control`` a value of the controller's own register; then ``wait`` clock
@@ -54,39 +53,41 @@ class StartStep(msgspec.Struct, frozen=True):
     bank: Word
     control: bool
     command: Word
-    wait: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+    wait: Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
-class DramChip(msgspec.Struct, frozen=True):
+class DramChip(Struct, frozen=True):
     """The DRAM of a board as the driver starts it.
 
     ``bitslips`` and ``delays``: settings of each byte lane that leveling has to try, 0 for memory without leveling."""
 
     kind: str
-    phases: Annotated[int, msgspec.Meta(ge=1, le=8)]
-    data_bits: Annotated[int, msgspec.Meta(ge=8, le=128, multiple_of=8)]
-    read_phase: Annotated[int, msgspec.Meta(ge=0, le=7)] | None
-    write_phase: Annotated[int, msgspec.Meta(ge=0, le=7)] | None
-    bitslips: Annotated[int, msgspec.Meta(ge=0, le=16)]
-    delays: Annotated[int, msgspec.Meta(ge=0, le=64)]
-    start: Annotated[list[StartStep], msgspec.Meta(max_length=32)]
+    phases: Annotated[int, Meta(ge=1, le=8)]
+    data_bits: Annotated[int, Meta(ge=8, le=128, multiple_of=8)]
+    read_phase: Annotated[int, Meta(ge=0, le=7)] | None
+    write_phase: Annotated[int, Meta(ge=0, le=7)] | None
+    bitslips: Annotated[int, Meta(ge=0, le=16)]
+    delays: Annotated[int, Meta(ge=0, le=64)]
+    start: Annotated[list[StartStep], Meta(max_length=32)]
 
 
-class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ShellFile(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of ``shell.json``.
 
     ``memory``: what the machine sees from address 0. ``windows``: on-chip memories within it, by MEMORIES; a board has
-    either these or ``dram``. ``baud``: of its UART. ``arch``: the machine's parameters."""
+    either these or ``dram``. ``baud``: of its UART. ``arch``: the machine's parameters. ``witness``: the
+    place of the witness of the host's accesses (``witness.py``); shells of 0.1 have none."""
 
-    board: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    clock_hz: Annotated[int, msgspec.Meta(ge=1_000_000, le=1_000_000_000)]
+    board: Annotated[str, Meta(min_length=1, max_length=200)]
+    clock_hz: Annotated[int, Meta(ge=1_000_000, le=1_000_000_000)]
     machine_base: Address
     memory: MemoryPlace
     registers: dict[str, RegisterPlace]
     arch: dict[str, Any]
     dram: DramChip | None = None
     windows: dict[str, MemoryPlace] = {}
-    baud: Annotated[int, msgspec.Meta(ge=LEAST_BAUD, le=MOST_BAUD)] = BAUD
+    baud: Annotated[int, Meta(ge=LEAST_BAUD, le=MOST_BAUD)] = BAUD
+    witness: Address | None = None
 
     @property
     def places(self) -> list[MemoryPlace]:
@@ -106,7 +107,7 @@ class ShellFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def of(cls, content: dict[str, Any]) -> ShellFile:
         """Return the content of an object. Raise ValueError if it is wrong."""
-        found = msgspec.convert(content, cls)
+        found = convert(content, cls)
         for fault in found._faults():
             raise ValueError(fault)
         return found

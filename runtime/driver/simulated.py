@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,10 @@ class SimulatedTransport:
     def resynchronise(self) -> bool:
         """Return False: the simulator cannot lose its place."""
         return False
+
+    def seconds(self) -> float:
+        """Return the time."""
+        return time.monotonic()
 
     def close(self) -> None:
         """End the simulation."""

@@ -98,7 +98,7 @@ def _mmio(place: str, options: Options) -> Target:
     """Open the machine beside this processor."""
     from weft.runtime.driver.links import LinkTarget
     from weft.runtime.driver.memory_mapped import open_mmio
-    from weft.runtime.driver.register_machine import check_board
+    from weft.runtime.driver.registers import check_board
 
     transport, memory_map = open_mmio(place, options)
     target = LinkTarget(transport, memory_map, options["seconds"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,11 @@ from weft.support.errors import WeftError
 WORD_BYTES = 4
 PROGRAM_SECONDS = 60.0
 """The seconds that a program may run by default."""
+
+Write = tuple[int, np.ndarray]
+"""Byte address, and the words (uint32) to write from there on."""
+Read = tuple[int, int]
+"""Byte address, and the number of words to read from there on."""
 
 
 class LinkError(WeftError):
@@ -45,5 +51,22 @@ class Transport(Protocol):
     def pause(self, seconds: float) -> None:
         """Wait while the far end works, or less if it is known to have something to tell."""
 
+    def seconds(self) -> float:
+        """Return the time by a clock that only goes forward; :meth:`pause` waits by it."""
+
     def close(self) -> None:
         """Close the transport."""
+
+
+class WindowTransport(Transport, Protocol):
+    """A link that carries several accesses of the bus without waiting for each.
+
+    An exchange has at most ``window_words`` words of writes, and as many of reads, and ``most_reads`` reads."""
+
+    window_words: int
+    most_reads: int
+
+    def exchange(self, writes: Sequence[Write], reads: Sequence[Read]) -> list[np.ndarray]:
+        """Send writes and then reads, which the far end takes in order; return the words of each read.
+
+        Each has at most ``most_words`` words. Raise LinkFault, in bounded time."""

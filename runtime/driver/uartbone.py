@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault
+from weft.hw.contract.host_link import ROOM_BYTES
+from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault, Read, Write
 from weft.support.errors import explain
 from weft.support.files import reason
 from weft.support.packages import no_package
 
 WRITE, READ = 1, 2
 ADDRESS_BYTES = 4
+HEAD_BYTES = 2 + ADDRESS_BYTES
 MOST_WORDS = 255
 PATIENCE_SECONDS = 0.15
 """The host waits so long before it begins anew. The remote end forgets a command that is not whole after 0.1 s."""
@@ -54,37 +56,43 @@ class Line(Protocol):
 class UartBone:
     """A transport over a line that ``open_line`` opens, again after it was unplugged.
 
-    Creating it raises LinkError if the line cannot be opened."""
+    Creating it raises LinkError if the line cannot be opened. Only our own shells take several reads at once
+    (ROOM_BYTES), and so :meth:`exchange`."""
+
+    most_reads = 1 + ROOM_BYTES // HEAD_BYTES
 
     def __init__(self, name: str, open_line: Callable[[], Line], baud: int = BAUD,
-                 sleep: Callable[[float], None] = time.sleep) -> None:
-        self.name, self._open_line, self._sleep = name, open_line, sleep
-        self.most_words = max(1, min(MOST_WORDS, int(baud * EXCHANGE_SECONDS) // (BITS_OF_A_BYTE * WORD_BYTES) - 2))
+                 sleep: Callable[[float], None] = time.sleep,
+                 seconds: Callable[[], float] = time.monotonic) -> None:
+        self.name, self._open_line, self._sleep, self.seconds = name, open_line, sleep, seconds
+        self.window_words = max(1, int(baud * EXCHANGE_SECONDS) // (BITS_OF_A_BYTE * WORD_BYTES) - 2)
+        self.most_words = min(MOST_WORDS, self.window_words)
         self._line: Line | None = open_line()
         self._why = ""
 
     def read(self, address: int, count: int) -> np.ndarray:
         """Return ``count`` words. Raise LinkFault without a whole answer."""
-        line = self._usable()
-        try:
-            if line.in_waiting:
-                raise LinkFault("bytes that nobody asked for")
-            line.write(_head(READ, address, count))
-            answer = line.read(count * WORD_BYTES)
-            more = line.in_waiting
-        except OSError as error:
-            raise self._lost(error) from None
-        if more or len(answer) != count * WORD_BYTES:
-            raise LinkFault(f"{len(answer) + more} of {count * WORD_BYTES} bytes")
-        return np.frombuffer(answer, ">u4").astype(np.uint32)
+        return self.exchange([], [(address, count)])[0]
 
     def write(self, address: int, words: np.ndarray) -> None:
         """Send words. Raise LinkFault if the line is lost."""
-        line = self._usable()
+        self.exchange([(address, words)], [])
+
+    def exchange(self, writes: Sequence[Write], reads: Sequence[Read]) -> list[np.ndarray]:
+        """Send writes and reads; return the words of each read. Raise LinkFault without a whole answer."""
+        line, counts = self._usable(), [count for _, count in reads]
+        size = sum(counts) * WORD_BYTES
         try:
-            line.write(_head(WRITE, address, len(words)) + words.astype(">u4").tobytes())
+            if reads and line.in_waiting:
+                raise LinkFault("bytes that nobody asked for")
+            line.write(b"".join([*map(_write_command, writes), *(_head(READ, *each) for each in reads)]))
+            answer = line.read(size) if reads else b""
+            more = line.in_waiting if reads else 0
         except OSError as error:
             raise self._lost(error) from None
+        if more or len(answer) != size:
+            raise LinkFault(f"{len(answer) + more} of {size} bytes")
+        return np.split(np.frombuffer(answer, ">u4").astype(np.uint32), np.cumsum(counts)[:-1]) if reads else []
 
     def resynchronise(self) -> bool:
         """Wait until the remote end forgets a command, and drop what has arrived.
@@ -128,6 +136,12 @@ class UartBone:
             if line is not None:
                 line.close()
         return LinkFault(self._why)
+
+
+def _write_command(write: Write) -> bytes:
+    """Return the command that writes words."""
+    address, words = write
+    return _head(WRITE, address, len(words)) + words.astype(">u4").tobytes()
 
 
 def _head(command: int, address: int, count: int) -> bytes:

@@ -5,8 +5,8 @@
 // * read_latency: cycles from the AR handshake to the first R handshake that is possible; write_latency: from the last
 //   W handshake to B. Both count clock edges; less than 2 counts as 2. jitter: each burst takes 0..jitter cycles more.
 // * stall_*: probability, in 1/256, that a channel rests in a cycle. All randomness comes from `seed`.
-// * error_lo <= address < error_hi: read beats there, and write bursts that touch it, are answered with SLVERR; the
-//   beats inside are not written, and read as zero.
+// * error_lo <= address < error_hi: read beats there, and write bursts that touch it, are answered with
+//   error_response (SLVERR, DECERR or EXOKAY); the beats inside are not written, and read as zero.
 // * WINDOWS = 2 or 3: a port shared by memories, which AxUSER tells apart: 0 means <NAME>, 1 the memory SECOND, which has
 //   PORT + 1, a file of its own and second_error_*, 2 likewise the memory THIRD, with PORT + 2. All else they share.
 // * A master that breaks an AXI rule ends the simulation with "AXI rule broken on <NAME>".
@@ -23,6 +23,7 @@ module axi_dram #(
   input [15:0] read_latency, write_latency, jitter,
   input [7:0] stall_ar, stall_r, stall_aw, stall_w, stall_b,
   input [63:0] error_lo, error_hi, second_error_lo, second_error_hi, third_error_lo, third_error_hi,
+  input [1:0] error_response,
 
   input [ID_WIDTH-1:0] s_axi_awid, input [ADDRESS_WIDTH-1:0] s_axi_awaddr, input [7:0] s_axi_awlen,
   input [2:0] s_axi_awsize, input [1:0] s_axi_awburst, input s_axi_awlock, input [3:0] s_axi_awcache,
@@ -51,7 +52,7 @@ module axi_dram #(
   localparam SLOTS = 16;                             // kSlots in dram.cpp at most
   localparam BYTES = DATA_WIDTH / 8;
   localparam SIZE = $clog2(BYTES);
-  localparam [1:0] OKAY = 2'b00, SLVERR = 2'b10;
+  localparam [1:0] OKAY = 2'b00;
 
   string path;
   longint unsigned memory_bytes, second_bytes, third_bytes;
@@ -153,7 +154,7 @@ module axi_dram #(
         for (int i = 0; i < BYTES / 4; i++)
           s_axi_rdata[32*i +: 32] <= dram_read_word(PORT + 32'(r_window), 32'(ro), 32'(read_offset) + 4 * i);
         if (faulty(r_window, read_at, read_at + BYTES)) s_axi_rdata <= 0;
-        s_axi_rresp <= faulty(r_window, read_at, read_at + BYTES) ? SLVERR : OKAY;
+        s_axi_rresp <= faulty(r_window, read_at, read_at + BYTES) ? error_response : OKAY;
         s_axi_rid <= read_id[ro];
         s_axi_rlast <= read_beat == read_len[ro];
         s_axi_rvalid <= 1;
@@ -192,7 +193,7 @@ module axi_dram #(
       if (put_b) begin
         dram_write_commit(PORT + 32'(b_window), 32'(wo));
         s_axi_bid <= write_id[wo];
-        s_axi_bresp <= faulty(b_window, write_base[wo], write_end) ? SLVERR : OKAY;
+        s_axi_bresp <= faulty(b_window, write_base[wo], write_end) ? error_response : OKAY;
         s_axi_bvalid <= 1;
         write_out <= write_out + 1;
       end

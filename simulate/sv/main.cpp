@@ -101,8 +101,9 @@ int main(int argc, char** argv) {
         if (top->eventsPending()) next = std::min<uint64_t>(next, top->nextTimeSlot());
         if (next == kNever) break;
         now = next;
+        const bool due = VerilatedVpi::cbNextDeadline() <= now;  // asked first: any call of callbacks takes it off
         if (VerilatedVpi::callCbs(cbNextSimTime)) value_callbacks();
-        if (VerilatedVpi::cbNextDeadline() <= now) {
+        if (due) {
             VerilatedVpi::callTimedCbs();
             value_callbacks();
         }

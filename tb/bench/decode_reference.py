@@ -97,7 +97,14 @@ class DecodeReference:
             return {name: value - 256 if name.endswith("zero_point") and value > 127 else value
                     for name, value in values.items()}
         return {"input_shift": self.registers[Register.INPUT_SHIFT],
-                "output_shift": self.registers[Register.OUTPUT_SHIFT], **self._taps()}
+                "output_shift": self.registers[Register.OUTPUT_SHIFT], **self._taps(), **self._output_functions()}
+
+    def _output_functions(self) -> Fields:
+        places = {"output_maximum": 0x0D, "output_slope": 0x0E}
+        values = {name: self.registers[Register(number)] for name, number in places.items()
+                  if getattr(self.arch, name)}
+        return {name: value - 65536 if name == "output_slope" and value > 32767 else value
+                for name, value in values.items()}
 
     def _taps(self) -> Fields:
         if not self.arch.depthwise_taps:

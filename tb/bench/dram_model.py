@@ -75,6 +75,9 @@ class DramModel:
     def resynchronise(self) -> bool:
         return False
 
+    def seconds(self) -> float:
+        return 0.0
+
     def pause(self, seconds: float) -> None:
         pass
 

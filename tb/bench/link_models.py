@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -42,6 +43,26 @@ class Memory:
         index = (address - self.base) // 4
         if 0 <= index < len(self.words):
             self.words[index] = word
+
+
+class Witnessed:
+    """A Bus with the witness of our shells at byte ``address``: it looks at every access."""
+
+    def __init__(self, bus: Bus, address: int) -> None:
+        self.bus, self.address, self.crcs = bus, address, {True: 0, False: 0}
+
+    def read(self, address: int) -> int:
+        place = (address - self.address) // 4
+        word = self.crcs[place == 0] if 0 <= place < 2 else self.bus.read(address)
+        self._saw(False, address, word)
+        return word
+
+    def write(self, address: int, word: int) -> None:
+        self.bus.write(address, word)
+        self._saw(True, address, word)
+
+    def _saw(self, written: bool, address: int, word: int) -> None:
+        self.crcs[written] = zlib.crc32(struct.pack("<II", address // 4 % (1 << 30), word), self.crcs[written])
 
 
 class Faults:
@@ -82,12 +103,28 @@ def flip_bits(rng: random.Random, element: bytes) -> bytes:
 
 # -- UARTBone ----------------------------------------------------------------------------------------------------------
 class UartFarEnd:
-    """LiteX's Stream2Wishbone, byte by byte; a command that is not whole after 100 ms is forgotten."""
+    """LiteX's Stream2Wishbone, byte by byte; a command that is not whole after 100 ms is forgotten.
 
-    def __init__(self, memory: Bus) -> None:
-        self.memory = memory
+    While it sends an answer, at most ``room`` bytes wait for it; more are lost."""
+
+    def __init__(self, memory: Bus, byte_seconds: float = 0.0, room: int = 0) -> None:
+        self.memory, self.byte_seconds, self.room = memory, byte_seconds, room
         self._command = bytearray()
         self._began, self._written = 0.0, 0
+        self.busy_until, self._waiting = 0.0, 0
+
+    def arrive(self, byte: int, now: float) -> bytes:
+        """Return what is sent for a byte that arrives now, at once or when it can be taken; nothing if it is lost."""
+        if now >= self.busy_until:
+            self._waiting = 0
+        elif self._waiting == self.room:
+            return b""
+        else:
+            self._waiting += 1
+        answer = self.take(byte, max(now, self.busy_until))
+        if answer:
+            self.busy_until = max(now, self.busy_until) + len(answer) * self.byte_seconds
+        return answer
 
     def take(self, byte: int, now: float) -> bytes:
         """Take a byte; return what is sent for it."""
@@ -129,13 +166,13 @@ class UartLine:
         for byte in content:
             self._wire.now += self._wire.byte_seconds
             for arrived in self._wire.carry(byte):
-                for answer in self._wire.far_end.take(arrived, self._wire.now):
+                for answer in self._wire.far_end.arrive(arrived, self._wire.now):
                     self._input.extend(self._wire.carry(answer))
         return len(content)
 
     def read(self, size: int) -> bytes:
         self._insist()
-        self._wire.now += self._wire.byte_seconds * size
+        self._wire.now = max(self._wire.now, self._wire.far_end.busy_until) + self._wire.turnaround
         if len(self._input) < size:
             self._wire.now += 0.15
         return bytes(self._input.popleft() for _ in range(min(size, len(self._input))))
@@ -159,10 +196,14 @@ class UartLine:
 
 
 class UartWire:
-    """The line, its faults, and whether it is ``plugged``."""
+    """The line, its faults, and whether it is ``plugged``.
 
-    def __init__(self, memory: Bus, faults: Faults | None = None, baud: int = 3_000_000) -> None:
-        self.far_end, self.faults, self.byte_seconds = UartFarEnd(memory), faults, 10 / baud
+    ``room``: of the far end (UartFarEnd). ``turnaround``: seconds that an answer takes besides its bytes."""
+
+    def __init__(self, memory: Bus, faults: Faults | None = None, baud: int = 3_000_000, room: int = 0,
+                 turnaround: float = 0.0) -> None:
+        self.faults, self.byte_seconds, self.turnaround = faults, 10 / baud, turnaround
+        self.far_end = UartFarEnd(memory, self.byte_seconds, room)
         self.now, self.plugged = 0.0, True
 
     def open(self) -> UartLine:
@@ -173,6 +214,9 @@ class UartWire:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
+    def seconds(self) -> float:
+        return self.now
+
     def carry(self, byte: int) -> list[int]:
         if self.faults is None:
             return [byte]
@@ -181,14 +225,19 @@ class UartWire:
 
 # -- Etherbone ---------------------------------------------------------------------------------------------------------
 class UdpWire:
-    """A connected socket to LiteEth's Etherbone. Damaged packets arrive, which on Ethernet they would not."""
+    """A connected socket to LiteEth's Etherbone. Damaged packets arrive, which on Ethernet they would not.
 
-    def __init__(self, memory: Bus, faults: Faults | None = None) -> None:
+    ``byte_seconds`` of line for each byte of a packet, ``turnaround`` seconds for an answer."""
+
+    def __init__(self, memory: Bus, faults: Faults | None = None, byte_seconds: float = 0.0,
+                 turnaround: float = 0.0) -> None:
         self.memory, self.faults, self.now, self.plugged = memory, faults, 0.0, True
+        self.byte_seconds, self.turnaround = byte_seconds, turnaround
         self._input = deque[bytes]()
         self._patience = 0.0
 
     def send(self, content: bytes, /) -> int:
+        self.now += len(content) * self.byte_seconds
         for packet in self._carry(content):
             for answer in self._answers(packet):
                 self._input.extend(self._carry(answer))
@@ -198,7 +247,9 @@ class UdpWire:
         if not self._input:
             self.now += self._patience
             raise TimeoutError("timed out") if self._patience else BlockingIOError(11, "nothing there")
-        return self._input.popleft()[:size]
+        packet = self._input.popleft()[:size]
+        self.now += len(packet) * self.byte_seconds + self.turnaround
+        return packet
 
     def settimeout(self, seconds: float | None, /) -> None:
         self._patience = seconds or 0.0
@@ -208,6 +259,9 @@ class UdpWire:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+    def seconds(self) -> float:
+        return self.now
 
     def _carry(self, packet: bytes) -> list[bytes]:
         if not self.plugged:

@@ -30,7 +30,7 @@ from weft.tmodel.network import Network
 
 IMAGES = 5
 ARCHS = {
-    **SYSTEMS,
+    **{name: arch.replace(sync_counters=0) for name, arch in SYSTEMS.items()},
     "three of bytes on one port": lockstep_archs()["lanes4_int8"].replace(cores=3),
 }
 """Machines of several cores; the last group has too few images for all of them."""

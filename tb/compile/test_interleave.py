@@ -12,6 +12,7 @@ from weft.compiler import lir
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.lir_machine import run_lir
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
+from weft.compiler.lir_table import LirTable
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.products import Products, Step
 from weft.compiler.request import Request
@@ -103,7 +104,7 @@ def left_behind(operations: list[lir.Operation], seed: int) -> list[np.ndarray]:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs_mean_the_same(seed: int) -> None:
     operations = LirMaker(seed).program(120)
-    order = interleave(operations, ARCH)
+    order = interleave(LirTable.of(operations), ARCH)
     assert sorted(order) == list(range(len(operations))) != list(order)
     changed = left_behind([operations[index] for index in order], seed)
     assert all((left == right).all() for left, right in zip(left_behind(operations, seed), changed, strict=True))
@@ -116,7 +117,7 @@ def test_loads_do_not_pass_the_scales_that_lie_there() -> None:
     fill = lir.DataMove(True, local, Address(DRAM1, 0), 7)
     leave = lir.DataMove(True, Address(LOCAL, 8), accumulators, 2,
                          lir.Settings.of(output_shift=1, output_zero_point=0))
-    order = interleave([fill, lir.LoadScale(local), leave, fill, lir.LoadScale(local), leave], arch)
+    order = interleave(LirTable.of([fill, lir.LoadScale(local), leave, fill, lir.LoadScale(local), leave]), arch)
     assert list(order) == [0, 1, 2, 3, 4, 5] or list(order) == [0, 1, 3, 2, 4, 5]
 
 
@@ -126,7 +127,7 @@ def test_loads_pass_the_work_that_they_do_not_need() -> None:
     first: list[lir.Operation] = [
         lir.LoadWeight(local, 2), lir.MatMul(local, accumulators, 8, ENTER), lir.MatMul(local, accumulators, 8, ENTER)]
     load = lir.DataMove(True, Address(LOCAL, 16), Address(DRAM1, 0), 2)
-    order = interleave([*first, load, lir.LoadWeight(load.local, 2)], ARCH)
+    order = interleave(LirTable.of([*first, load, lir.LoadWeight(load.local, 2)]), ARCH)
     assert list(order) == [0, 3, 1, 2, 4]
 
 
@@ -134,7 +135,8 @@ def test_what_the_simd_unit_makes_is_fetched_when_it_is_there() -> None:
     local, accumulators = Address(LOCAL, 0), Address(ACCUMULATORS, 0)
     loop: list[lir.Operation] = [
         lir.SimdLoop(12, 1, BOTH), lir.Simd(SimdOpcode.MOVE, 0, 0, 0, BOTH, accumulators, accumulators)]
-    load, begin, leave = start_cycles([*loop, lir.DataMove(True, local, accumulators, 12, MOVED[True])], ARCH)
+    out = lir.DataMove(True, local, accumulators, 12, MOVED[True])
+    load, begin, leave = start_cycles(LirTable.of([*loop, out]), ARCH)
     assert load == begin and leave - load > 2 * 12
 
 

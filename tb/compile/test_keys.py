@@ -28,10 +28,11 @@ OTHERS = {
     "accumulator_banks": 1, "axi_max_burst": 8, "axi_address_width": 40, "stream_width": 128, "sample_block_size": 64,
     "register_slices": 1, "dram_ports": SHARED, "deep_queues": 1, "sampler": 0, "dsp_packing": "DSP48E1",
     "decoder_multipliers": 0, "weight_load_rows": 2, "repeat_depth": 64,
+    "sync_counters": 4,
 }
 """Another value for each key that does not reach the constants."""
 SYSTEM = {"dram_ports": SHARED, "stream_width": 128, "axi_data_width": 128}
-NEEDS = {"cores": SYSTEM, "memory_ports": {**SYSTEM, "cores": 2}}
+NEEDS = {"cores": SYSTEM, "memory_ports": {**SYSTEM, "cores": 2}, "sync_counters": {**SYSTEM, "cores": 2}}
 """Keys that the base must have too where one is tried: a key of several cores."""
 ONE_VALUE = {"number_of_threads"}
 
@@ -63,6 +64,7 @@ def test_a_key_reaches_no_further_than_its_row_says(base: Arch, name: str,
                                                     made: dict[Arch, tuple[Products, bytes]]) -> None:
     if name == "dsp_packing" and base is FIXED:
         return  # two products in a block need bytes
+    base = base.replace(**NEEDS.get(name, {}))
     other, affects = base.replace(**{name: OTHERS[name]}), KEYS[name].affects
     (first, program), (second, changed) = compiled(base, made), compiled(other, made)
     assert (first[Consts].vectors == second[Consts].vectors).all()
@@ -77,7 +79,7 @@ def test_the_hash_has_each_key_on_which_the_meaning_of_programs_depends(name: st
     reach = {"data_type": "FP16BP9", "array_size": 7, "dram0_depth": 4096, "dram1_depth": 4096, "lut_count": 1,
              "simd_registers_depth": 4, "stride0_depth": 2, "stride1_depth": 2, "mac_rounding": "every_step",
              "accumulator_width": 40, "lut_depth": 32, "activation_tables": 2, "axi_data_width": 64,
-             "depthwise_taps": 3, "cores": 2, "memory_ports": 2}
+             "depthwise_taps": 3, "output_maximum": 1, "output_slope": 1, "cores": 2, "memory_ports": 2}
     base = BYTES.replace(activation_tables=0) if name in ("activation_tables", "dsp_packing") else FIXED
     base = base.replace(simd_registers_depth=3, **NEEDS.get(name, {}))
     value = {**OTHERS, **reach, "number_of_threads": 1}[name]

@@ -13,12 +13,13 @@ from weft.compiler import lir
 from weft.compiler.backend.encode import MachineCode, assemble, encode
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
+from weft.compiler.lir_table import LirTable
 from weft.compiler.lir_verifier import verify
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.schedule import Schedule
-from weft.hw.contract.instructions import Opcode
+from weft.hw.contract.instructions import Instruction, Opcode
 from weft.hw.contract.isa import Isa
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
@@ -48,8 +49,9 @@ def check(state: Products, operations: list[lir.Operation]) -> None:
 
 def test_text_comes_back(state: Products) -> None:
     operations = list(state[Schedule].operations)
-    of_bytes = {lir.LoadScale, lir.LoadActivationTable}
-    assert {type(operation) for operation in operations} == {*lir.OPERATIONS.values()} - of_bytes
+    of_bytes, of_cores = {lir.LoadScale, lir.LoadActivationTable}, {lir.Signal}
+    assert {type(operation) for operation in operations} == {*lir.OPERATIONS.values()} - of_bytes - of_cores
+    operations += [lir.Signal(True, 1, 2, Address(DRAM0, 3), 4), lir.Signal(False, 0, 6, Address(DRAM1, 0), 1)]
     assert lir.parse_program(lir.program_text(operations)) == operations
 
 
@@ -129,11 +131,24 @@ def test_verifier_finds(mistake: str, state: Products) -> None:
 
 
 def test_assemble_is_the_isas(state: Products) -> None:
-    instructions, starts = encode(state[Schedule].operations, ARCH)
+    instructions, starts = encode(LirTable.of(state[Schedule].operations), ARCH)
     isa = Isa(ARCH)
-    program = isa.assemble(instructions)
+    program = isa.assemble(Instruction(*row) for row in instructions.T.tolist())
     assert assemble(isa.words(program), isa) == program == state[MachineCode].content
     assert len(starts) == len(state[Schedule].operations)
+
+
+def test_a_table_in_another_order_is_the_table_of_that_order(state: Products) -> None:
+    operations = state[Schedule].operations
+    order = np.random.default_rng(1).permutation(len(operations))
+    found, made = LirTable.of(operations).ordered(order), LirTable.of([operations[place] for place in order])
+    for kind in lir.OPERATIONS.values():
+        assert np.array_equal(found.numbers[kind], made.numbers[kind])
+        for name, left, right in zip(kind._fields, found.fields[kind], made.fields[kind], strict=True):
+            if name == "settings":
+                assert [found.settings[place] for place in left] == [made.settings[place] for place in right]
+            else:
+                assert np.array_equal(left, right), name
 
 
 def test_configure_only_where_a_value_changes(state: Products) -> None:

@@ -80,10 +80,10 @@ def test_every_step_agrees(lanes_last: bool, tmp_path: Path) -> None:
 
 def test_chosen_by_what_is_slower(tmp_path: Path) -> None:
     """Where DRAM would be slower than the array the taps stay apart, and where the packed input is too large."""
-    def axes(arch: Arch, outputs: int) -> tuple[int, ...]:
+    def axes(arch: Arch, outputs: int, input_cycles: float = 0.0) -> tuple[int, ...]:
         maker = ModelMaker((1, 3, 12, 11))
         maker.conv("x", 3, outputs, (3, 3), pads=(1, 1, 1, 1))
-        compile_model(maker.save(tmp_path / "net.onnx"), arch, tmp_path)
+        compile_model(maker.save(tmp_path / "net.onnx"), arch, tmp_path, input_cycles=input_cycles)
         packing = TModel.load(tmp_path / "net.tmodel").inputs[0].packing
         return () if packing is None else tuple(axis for axis in (0, 1) if packing.window.kernel[axis] > 1)
 
@@ -94,6 +94,9 @@ def test_chosen_by_what_is_slower(tmp_path: Path) -> None:
     assert axes(BASE.replace(array_size=32), 5) == (0, 1)  # DRAM takes longest, and as long for each
     assert axes(BASE.replace(dram0_depth=2000), 9) == (0,)
     assert axes(BASE.replace(dram0_depth=900), 9) == ()
+    # each way to pack takes more bytes than the one before, and fewer vectors through the array
+    assert axes(BASE, 9, input_cycles=0.1) == (0,)
+    assert axes(BASE, 9, input_cycles=1) == ()
 
 
 def test_ports_without_packing_stay_as_they_are(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def chain(tmp_path: Path, count: int, arch: Arch = BASE) -> Products:
 
 def planner_of(state: Products) -> Planner:
     layers = state[Layers]
-    return planned(live_ranges(state[Graph], layers), layers, state[Consts], state[Arch])
+    return planned(live_ranges(state[Graph], layers, state[Arch]), layers, state[Consts], state[Arch])
 
 
 def test_plans_grow_with_the_layers(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def table_of(isa: Isa, program: list[Instruction]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("depth", [1, 4, 64])
-@pytest.mark.parametrize("name", [name for name in MACHINES if "repeats" not in name])
+@pytest.mark.parametrize("name", [name for name, arch in MACHINES.items() if not arch.repeat_depth])
 def test_a_shortened_program_stands_for_the_same_instructions(name: str, depth: int) -> None:
     """Random programs several times over, with the same pieces elsewhere in memory."""
     plain = Isa(MACHINES[name])

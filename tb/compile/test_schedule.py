@@ -67,7 +67,7 @@ def test_a_network_follows_the_array(tmp_path: Path) -> None:
         name = maker.node("Relu", maker.conv(name, 8 if name == "x" else 32, 32, (3, 3), pads=(1, 1, 1, 1)))
     state = compiled(maker, tmp_path, BASE.replace(local_depth=8192, accumulator_depth=2048))
     operations = state[Schedule].operations
-    starts = start_cycles(operations, state[Arch])
+    starts = start_cycles(state[Schedule].table, state[Arch])
     mat_muls = [(start, entry) for start, entry in zip(starts, operations, strict=True)
                 if isinstance(entry, lir.MatMul)]
     vectors = sum(entry.size * entry.rows for _, entry in mat_muls)

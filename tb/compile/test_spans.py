@@ -8,8 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from weft.compiler.backend.encode import encode
+from weft.compiler.backend.encode import assemble, encode
 from weft.compiler.lir import ACCUMULATORS, DRAM0, LOCAL, Address, DataMove, Settings, Simd, SimdLoop
+from weft.compiler.lir_table import LirTable
 from weft.compiler.scheduler.simd import _repeat
 from weft.compiler.tiling.spans import Axis, PairedWalk, spans
 from weft.golden.machine import Machine
@@ -74,8 +75,8 @@ def moved(move: DataMove, arch: Arch) -> list[int]:
     """What stands in local memory behind a move out of DRAM0, whose vector number n holds n."""
     machine = Machine(arch)
     machine.dram0.write(0, np.repeat(np.arange(64)[:, None], arch.array_size, axis=1))
-    instructions, _ = encode([move], arch)
-    machine.run(machine.isa.assemble(instructions))
+    instructions, _ = encode(LirTable.of([move]), arch)
+    machine.run(assemble(instructions, machine.isa))
     return [int(row[0]) for row in machine.local]
 
 

@@ -15,7 +15,7 @@ from weft.compiler.check.checker import Checker
 from weft.compiler.cores import AUTO, LATENCY, SPLIT
 from weft.compiler.errors import Fault
 from weft.compiler.layers.hir import Layers
-from weft.compiler.lir import DRAM0, DataMove, Signal
+from weft.compiler.lir import DRAM0, LOCAL, Address, DataMove, Signal
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
@@ -153,6 +153,23 @@ def test_the_verifier_sees_all_cores(tmp_path: Path) -> None:
                        schedule.layers) for schedule in cores.schedules]
     with pytest.raises(Fault, match="reads a vector that nothing wrote"):
         verify_cores(silent, THREE, written, len(products[Consts].vectors))
+
+
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"far": Address(LOCAL, 0)}, "must be in dram0 or dram1"), ({"size": 0}, "is ordered with 0 vectors"),
+    ({"far": Address(DRAM0, THREE.dram0_depth - 1), "size": 2}, "is ordered with 2 vectors, of"),
+])
+def test_signals_keep_to_vectors_that_are_there(changed: dict[str, object], message: str, tmp_path: Path) -> None:
+    path = residual(tmp_path)
+    products = made(path, THREE)
+    cores = products[Cores]
+    assert cores.plan is not None
+    own = [*cores.schedules[1].operations]
+    number = next(number for number, operation in enumerate(own) if isinstance(operation, Signal))
+    own[number] = own[number]._replace(**changed)  # type: ignore[arg-type]
+    wrong = [cores.schedules[0], Schedule(tuple(own), cores.schedules[1].layers), cores.schedules[2]]
+    with pytest.raises(Fault, match=f"core 1, operation {number}, Signal .*: .*{message}"):
+        verify_cores(wrong, THREE, [cores.plan.cores[0].dram0["x"]], len(products[Consts].vectors))
 
 
 def test_check_runs_the_programs_of_all_cores(tmp_path: Path) -> None:

@@ -9,14 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.cli.in_pieces import in_pieces
 from weft.compiler.pipeline import compile_model
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.dram import EXPECTED
+from weft.runtime.session import RTL, Session
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_on_rtl
+from weft.tb.compile.run_model import ModelMaker
 from weft.tb.random import network_rule
 from weft.tb.shared import shared
 from weft.tmodel.manifest import TModel
@@ -98,3 +101,19 @@ def test_demo_network_leaves_every_word_as_golden(preset: str, tmp_path: Path) -
     for index in range(3):
         assert_rtl_equals_golden(TModel.load(report.model_path), {"image": data["image"][index:index + 1]},
                                  SETTINGS["stalls"])
+
+
+def test_pieces_side_by_side_take_the_cycles_of_the_whole(tmp_path: Path) -> None:
+    """Two images on the machine with lookup tables, cut at borders of layers: all words, and the same cycles."""
+    arch = network_rule.ARCHS["lanes3"]
+    maker = ModelMaker((1, 6, 9, 8))
+    name = maker.node("Tanh", maker.node("Add", maker.conv("x", 6, 6, (3, 3), pads=(1, 1, 1, 1)), "x"))
+    maker.node("MaxPool", maker.conv(name, 6, 7, (2, 2)), kernel_shape=(2, 2), strides=(2, 2))
+    samples = {"x": maker.random.standard_normal((2, 6, 9, 8)).astype(np.float32)}
+    report = compile_model(maker.save(tmp_path / "model.onnx"), arch, tmp_path, calibration=samples)
+    session = Session(TModel.load(report.model_path))
+    whole = session.run(samples, on=RTL)
+    pieces = session.run(samples, on=RTL, **in_pieces(4, arch))
+    assert pieces.cycles == whole.cycles and pieces.comparison == whole.comparison
+    for output, values in whole.outputs.items():
+        assert np.array_equal(pieces.outputs[output], values)

@@ -24,6 +24,11 @@ class Break:
     meaning: str
     test: str
 
+    @property
+    def tests(self) -> list[str]:
+        """Return what pytest is asked to run."""
+        return [self.test]
+
     def applied(self, text: str) -> str:
         """Return the broken file. Raise ValueError if the text does not stand in it exactly once."""
         count = text.count(self.old)

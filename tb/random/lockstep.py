@@ -46,6 +46,9 @@ class Case:
     program: tuple[Instruction, ...]
     reset_at_end: bool = False
     """A soft reset at the very end of the program, which must be legal: its cause is not seen."""
+    broken_off: tuple[Instruction, ...] = ()
+    """A program before all others, which a soft reset breaks off ``reset_after`` cycles behind its start."""
+    reset_after: int = 0
 
     @classmethod
     def of(cls, arch: Arch, seed: int) -> Case:
@@ -155,16 +158,22 @@ def _run_on_rtl(simulation: Simulation, cases: Sequence[Case], folder: Path) -> 
         programs.append(ProgramRun(size=len(code), address=len(image), **options))
         image.extend(code + bytes(-len(code) % 4096))
 
+    own: list[int] = []
     for index, case in enumerate(cases):
         for dram in DRAMS:
             (folder / f"{index}.{dram}.start").write_bytes(case.content(dram))
+        if case.broken_off:
+            add(case.broken_off, content={dram: str(folder / f"{index}.{dram}.start") for dram in DRAMS},
+                memories=case.settings(), reset_after=case.reset_after)
+        own.append(len(programs) + 1)
         add(clear_program(arch), content={dram: str(folder / "zero") for dram in DRAMS})
         add(case.program, content={dram: str(folder / f"{index}.{dram}.start") for dram in DRAMS},
             memories=case.settings(), reset_at_end=case.reset_at_end)
         add(dump_program(arch), snapshots={dram: str(folder / f"{index}.{dram}") for dram in DRAMS})
     files["program"].write_bytes(image + bytes(4096))
     job = Job(programs=programs, cycle_limit=CYCLE_LIMIT_OF_A_CASE * len(cases), seed=cases[0].seed)
-    return run_job(simulation, job, directory=folder, files=files)[1::3]
+    results = run_job(simulation, job, directory=folder, files=files)
+    return [results[number] for number in own]
 
 
 def _compare(case: Case, golden: Golden, result: JobResult, files: Path) -> Mismatch | None:

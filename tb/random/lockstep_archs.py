@@ -19,7 +19,7 @@ def lockstep_archs() -> dict[str, Arch]:
         "lanes3_every_step": tiny.replace(
             array_size=3, local_depth=50, accumulator_depth=24, mac_rounding=EVERY_STEP, simd_registers_depth=2,
             stride0_depth=5, stride1_depth=3, dram_ports=SHARED, deep_queues=1, sampler=0, weight_load_rows=2,
-            depthwise_taps=3),
+            depthwise_taps=3, output_slope=1),
         "lanes4_lut": tiny.replace(
             array_size=4, data_type="FP18BP10", local_depth=100, accumulator_depth=40, dram1_depth=900, lut_count=2,
             lut_depth=8, simd_registers_depth=4, simd_loop_depth=5, axi_data_width=32, accumulator_banks=4,
@@ -27,7 +27,7 @@ def lockstep_archs() -> dict[str, Arch]:
         "lanes4_slices": tiny.replace(
             array_size=4, local_depth=120, accumulator_depth=48, simd_registers_depth=3, lut_count=1, lut_depth=8,
             simd_loop_depth=6, local_banks=2, register_slices=1, dram_ports=SHARED, repeat_depth=32,
-            depthwise_taps=3),
+            depthwise_taps=3, output_maximum=1),
         "lanes2_int8": tiny.replace(data_type="INT8", local_depth=400, dram1_depth=2048, activation_tables=8),
         "lanes4_int8": tiny.replace(
             array_size=4, data_type="INT8", accumulator_width=24, local_depth=300, dram1_depth=2048,
@@ -43,7 +43,7 @@ def lockstep_archs() -> dict[str, Arch]:
             decoder_multipliers=0, weight_load_rows=2, depthwise_taps=3),
         "lanes10_taps9": tiny.replace(
             array_size=10, local_depth=130, accumulator_depth=60, simd_registers_depth=3, deep_queues=1,
-            depthwise_taps=9),
+            depthwise_taps=9, output_maximum=1, output_slope=1),
         "lanes18_taps9": tiny.replace(
             array_size=18, data_type="INT8", local_depth=110, accumulator_depth=50, register_slices=1, local_banks=2,
             dsp_packing="DSP48E2", dram_ports=SHARED, depthwise_taps=9),

@@ -9,6 +9,7 @@ from weft.golden.legality import first_stop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub, simd_argument_count
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.register_table import output_registers
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
@@ -274,7 +275,16 @@ class ProgramMaker:
     # -- registers -------------------------------------------------------------------------------------------------
     def configure(self) -> None:
         taps = [self.taps] * 3 if self.arch.depthwise_taps else []
-        self.random.choice([self.rows_mat_mul, self.rows_move, self.shifts, self.shifts, self.plain_register, *taps])()
+        functions = [self.output_function] * 2 if output_registers(self.arch) else []
+        self.random.choice([self.rows_mat_mul, self.rows_move, self.shifts, self.shifts, self.plain_register, *taps,
+                            *functions])()
+
+    def output_function(self) -> None:
+        """Choose the slope or the largest result of ReLUs on the way out of the accumulators."""
+        register = self.random.choice(list(output_registers(self.arch)))
+        most = self.isa.registers[register].maximum
+        self.emit(self.isa.configure(register, self.random.choice(
+            [0, 1, most, most // 2, most // 2 + 1, self.random.randint(0, most), self.random.randint(0, most)])))
 
     def taps(self) -> None:
         """Choose whether the next MatMuls are depthwise, and how."""

@@ -52,13 +52,14 @@ def device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @contextmanager
-def opened(board: str, folder: Path) -> Iterator[tuple[SimulatedShell, Device]]:
-    """A board's shell whose memory was started and tried, and the device on it."""
-    arch = Arch.load(BOARDS[board].arch)
+def opened(board: str, folder: Path, machine: str = "") -> Iterator[tuple[SimulatedShell, Device]]:
+    """A board's shell whose memory was started and tried, and the device on it: the board's machine, or ``machine``."""
+    arch = Arch.load(machine or BOARDS[board].arch)
     simulation, described = build_shell(board, arch, folder)
     shell = ShellFile.of(described)
     line = SimulatedShell(simulation, folder, shell.clock_hz)
     target = LinkTarget(line.transport(), shell_map(shell), SECONDS)
+    target.take(shell)
     target.arch = arch
     with Device(target) as device:
         if shell.dram:
@@ -124,6 +125,20 @@ def run_as_golden(device: Device, model: Path, name: str, images: np.ndarray, sa
             assert np.array_equal(values, expected.outputs[output][number:number + 1]), (number, output)
     assert device.counters.images == len(images) and device.counters.cycles
     return made
+
+
+def test_two_cores_take_an_image_each(tmp_path: Path) -> None:
+    """Pages of registers behind the bridge, one port on LiteDRAM, a batch over both cores and a rest of one image."""
+    with np.load(DIGITS / "held_out.npz") as file:
+        images = file["image"][:3].astype(np.float32)
+    with opened("ecpix5", tmp_path, "ecpix5_2x4") as (_, device):
+        assert device.target.arch
+        report = compile_model(DIGITS / "digits.onnx", device.target.arch, tmp_path, calibration={"image": images})
+        made = Network.load(report.model_path)
+        device.load(made)
+        expected = Session(made).run({"image": images}).outputs
+        found = device.run({"image": images})
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
 def test_digits_through_bridge_and_dram(device: Device, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ static int soft_reset(struct weft_device *device)
         set(device, WEFT_CSR_CONTROL, WEFT_CONTROL_SOFT_RESET);
         for (unsigned look = 0; look < COMMAND_LOOKS; look++) {
             device->status = get(device, WEFT_CSR_STATUS);
-            if (!(device->status & ~WEFT_STATUS_IDLE)) {
+            if (device->status == WEFT_STATUS_IDLE) {
                 set(device, WEFT_CSR_INTERRUPT_STATUS, ENDED);
                 return WEFT_OK;
             }

@@ -39,12 +39,15 @@ class OutputRescale:
     """The settings of moves out of the accumulators, as Configure registers and loads set them.
 
     ``scales``: on a machine with scales, the bytes of the last LoadScale, int64 [SCALE_VECTORS, lanes]. ``table``: the
-    activation table that bytes are looked up in, int64 [TABLE_ENTRIES, lanes], None for none."""
+    activation table that bytes are looked up in, int64 [TABLE_ENTRIES, lanes], None for none. Of a ReLU: ``slope`` is
+    the factor of scalars below zero in units of 2^-SLOPE_POINT, ``maximum`` its largest result, None for no limit."""
 
     shift: int = 0
     zero: int = 0
     scales: np.ndarray | None = None
     table: np.ndarray | None = None
+    slope: int = 0
+    maximum: int | None = None
 
 
 @dataclass(frozen=True)
@@ -145,9 +148,11 @@ class Scheme(ABC):
     def is_cut(self, values: Integers, requantization: OutputRescale, relu: bool = False) -> np.ndarray:
         """Return which accumulator values are changed by saturating as they leave, bool of their shape.
 
-        With ``relu`` a value below zero does not count."""
+        With ``relu`` a value that the ReLU makes the same of, whether it saturates or not, does not count."""
         rounded = round_half_even(values, requantization.shift)
-        return np.asarray((rounded > self.scalar.maximum) | ((rounded < self.scalar.minimum) & (not relu)))
+        above = not relu or requantization.maximum is None or requantization.maximum >= self.scalar.maximum
+        below = not relu or requantization.slope != 0
+        return np.asarray(((rounded > self.scalar.maximum) & above) | ((rounded < self.scalar.minimum) & below))
 
     def rescale_bias(self, bias: Integers, shift: int) -> Integers:
         """Return the bias row of the weights as the value that a column's sum starts from."""
@@ -161,12 +166,11 @@ class Scheme(ABC):
         """Return the accumulator values that a DataMove into the accumulators makes of scalars."""
         return self.rescale_input(scalars, rescaling.shift)
 
+    @abstractmethod
     def move_out(self, values: Integers, requantization: OutputRescale, relu: bool) -> Integers:
         """Return the scalars that a DataMove out of the accumulators makes of values [..., lanes].
 
-        With ``relu`` no result is below zero."""
-        scalars = self.requantize(values, requantization.shift)
-        return np.maximum(scalars, 0) if relu else scalars
+        ``relu``: whether its ReLU applies."""
 
     def store(self, values: Integers) -> Integers:
         """Return sums or rescaled scalars as an accumulator holds them: saturated."""

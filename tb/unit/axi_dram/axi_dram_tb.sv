@@ -6,6 +6,7 @@ module axi_dram_tb #(
   logic rst = 1;
   logic [63:0] seed = 0, error_lo = 0, error_hi = 0, second_error_lo = 0, second_error_hi = 0;
   logic [63:0] third_error_lo = 0, third_error_hi = 0;
+  logic [1:0] error_response = 2;
   logic [15:0] read_latency = 0, write_latency = 0, jitter = 0;
   logic [7:0] stall_ar = 0, stall_r = 0, stall_aw = 0, stall_w = 0, stall_b = 0;
   logic [63:0] cycle, read_beats, write_beats, first_cycle, last_cycle;

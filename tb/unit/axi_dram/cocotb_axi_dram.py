@@ -199,3 +199,7 @@ async def error_responses(dut):
         assert file[at : at + width] == (b"\x66" if good else b"\x55") * width
     assert (await master.write(lo - 2 * width, b"\x77" * 4 * width)).resp == AxiResp.SLVERR
     assert file[lo - 2 * width : lo + 2 * width] == b"\x77" * 2 * width + b"\x55" * 2 * width
+    for response in (AxiResp.EXOKAY, AxiResp.DECERR):
+        dut.error_response.value = response
+        await ClockCycles(dut.clk, 1)
+        assert (await master.read(lo, width)).resp == (await master.write(lo, b"\x77" * width)).resp == response

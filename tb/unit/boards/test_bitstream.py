@@ -95,6 +95,9 @@ def test_a_chip_of_gowin_has_a_bitstream_of_its_own_kind(tools: list[float], tmp
         "report.json", "shell.cst", "shell.json", "shell.v", "tang_nano_20k.fs", "weft.tarch"]
     with pytest.raises(WeftError, match="axi_data_width on board tang_nano_20k: found 64; allowed: 32"):
         bitstream.build(board, TINY, tmp_path / board.key)
+    several = Arch.load(board.arch).replace(cores=2, dram_ports="shared")
+    with pytest.raises(WeftError, match="cores on board tang_nano_20k: found 2; allowed: 1"):
+        bitstream.build(board, several, tmp_path / board.key)
 
 
 def test_a_missed_clock_leaves_the_last_bitstream(tools: list[float], tmp_path: Path) -> None:

@@ -235,9 +235,10 @@ def test_legal_flags_are_those_of_the_table() -> None:
 # -- registers -----------------------------------------------------------------------------------------------------
 def test_registers_have_the_widths_and_resets_of_the_seed() -> None:
     table = {register: (spec.width, spec.reset) for register, spec in ARTY.registers.items()}
-    taps = {Register.TAP_ORIGIN, Register.TAP_DROPPED, Register.TAP_ROWS, Register.TAP_PITCH}
+    more = {Register.TAP_ORIGIN, Register.TAP_DROPPED, Register.TAP_ROWS, Register.TAP_PITCH, Register.OUTPUT_MAXIMUM,
+            Register.OUTPUT_SLOPE}
     assert list(table) == [register for register in Register if register <= Register.OUTPUT_SHIFT and
-                           register not in taps]
+                           register not in more]
     assert {key: value for key, value in table.items() if key < 0x10} == {
         0x00: (32, 0), 0x01: (4, 0), 0x04: (32, 0), 0x05: (4, 0), 0x08: (16, 100), 0x09: (32, 0xFFFFFFFF),
         0x0A: (32, 0), 0x0B: (16, 0)}
@@ -251,6 +252,23 @@ def test_a_depthwise_machine_has_two_registers_more() -> None:
         more = {number: (spec.width, spec.reset, spec.maximum) for number, spec in table.items()
                 if number not in Isa(arch).registers}
         assert more == {0x13: (2, 0, 3), 0x17: (2, 0, 3)}
+
+
+def test_functions_on_output_have_a_register_each() -> None:
+    """At reset they make a ReLU of a move with ReLU."""
+    for key, register, spec in (("output_maximum", 0x0D, (15, 32767, 32767)), ("output_slope", 0x0E, (16, 0, 65535))):
+        table = Isa(ARTY.arch.replace(**{key: 1})).registers
+        more = {number: (found.width, found.reset, found.maximum) for number, found in table.items()
+                if number not in ARTY.registers}
+        assert more == {register: spec}
+        with pytest.raises(ArchError, match=f"(?s){key}.*activation_tables"):
+            INT8.arch.replace(**{key: 1})
+
+
+def test_the_widest_register_of_a_small_machine_fits_a_configure() -> None:
+    small = Arch.load("tiny").replace(dram0_depth=64, dram1_depth=64, local_depth=32, accumulator_depth=16,
+                                      stride0_depth=1, stride1_depth=1, output_slope=1)
+    assert Isa(small).configure(Register.OUTPUT_SLOPE, -1).operand1 == 0xFFFF
 
 
 def test_a_machine_of_bytes_has_zero_points_and_a_factor_in_place_of_the_enter_shift() -> None:

@@ -49,6 +49,7 @@ MACHINES = {
     "cores": TINY.replace(local_depth=20, accumulator_depth=23, dram0_depth=1500, dram1_depth=99, stride1_depth=5,
                           dram_ports=SHARED, cores=3, sync_counters=5, simd_loop_depth=3),
     "taps": TINY.replace(array_size=9, local_depth=50, accumulator_depth=23, depthwise_taps=9),
+    "output_functions": TINY.replace(local_depth=50, accumulator_depth=23, output_maximum=1, output_slope=1),
     "tables": TINY.replace(data_type="INT8", local_depth=20480, dram0_depth=1 << 21, decoder_multipliers=0),
 }
 

@@ -4,30 +4,42 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 
+from weft.hw.contract.host_link import ROOM_BYTES
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
+from weft.runtime.driver.checked_bridge import CheckedBridge
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
-from weft.tb.bench.link_models import Faults, Memory, UartWire, UdpWire, flip_bits
+from weft.tb.bench.link_models import Faults, Memory, UartWire, UdpWire, Witnessed, flip_bits
 
 BASE, WORDS = 0x4000_0000, 512
+WITNESS = 0x9100_0000
 FAULTS = 1000
-APART = {"uart": 2200, "udp": 12}
-"""Bytes or packets between two faults."""
+APART = {"uart": 2200, "udp": 12, "witnessed uart": 2200, "witnessed udp": 12}
+"""Kind of link -> bytes or packets between two faults."""
+KINDS = list(APART)
 
 Wire = UartWire | UdpWire
 
 
 def link(kind: str, memory: Memory, faults: Faults | None = None) -> tuple[Bridge, Wire]:
-    if kind == "uart":
-        uart = UartWire(memory, faults)
-        return Bridge(UartBone("model", uart.open, sleep=uart.sleep)), uart
-    udp = UdpWire(memory, faults)
-    return Bridge(Etherbone("model", udp, udp.sleep)), udp
+    witnessed = kind.startswith("witnessed")
+    bus = Witnessed(memory, WITNESS) if witnessed else memory
+    wire: Wire
+    transport: UartBone | Etherbone
+    if kind.endswith("uart"):
+        wire = UartWire(bus, faults, room=ROOM_BYTES if witnessed else 0)
+        transport = UartBone("model", wire.open, sleep=wire.sleep)
+    else:
+        wire = UdpWire(bus, faults)
+        transport = Etherbone("model", wire, wire.sleep)
+    bridge = Bridge(transport)
+    return CheckedBridge(bridge, WITNESS) if witnessed else bridge, wire
 
 
 class Host:
@@ -50,6 +62,7 @@ class Host:
         self.expected[first:first + size] = self._words(first, size)
         self.ours[first:first + size] = True
         self.bridge.write(BASE + 4 * first, self.expected[first:first + size])
+        self.bridge.settle()
         self._look()
 
     def _words(self, first: int, size: int) -> np.ndarray:
@@ -74,7 +87,7 @@ class Host:
         assert not len(wrong), f"words {wrong[:8]} are wrong, and nobody noticed"
 
 
-@pytest.mark.parametrize("kind", ["uart", "udp"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_thousand_faults(kind: str) -> None:
     memory = Memory(BASE, WORDS)
     faults = Faults(1, FAULTS, APART[kind], flip_bits)
@@ -88,7 +101,7 @@ def test_a_thousand_faults(kind: str) -> None:
     assert bridge.faults > FAULTS / 4 and bridge.strays > 10
 
 
-@pytest.mark.parametrize("kind", ["uart", "udp"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_each_kind_of_fault_alone(kind: str, seed: int) -> None:
     """Faults of one kind, so that none hides behind another."""
@@ -102,7 +115,7 @@ def test_each_kind_of_fault_alone(kind: str, seed: int) -> None:
 
 
 def test_without_faults_nothing_is_repeated() -> None:
-    for kind in ("uart", "udp"):
+    for kind in KINDS:
         memory = Memory(BASE, WORDS)
         bridge, _ = link(kind, memory)
         host = Host(bridge, memory, 9)
@@ -111,7 +124,7 @@ def test_without_faults_nothing_is_repeated() -> None:
         assert bridge.faults == bridge.strays == 0
 
 
-@pytest.mark.parametrize("kind", ["uart", "udp"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_unplugged_and_plugged_again(kind: str) -> None:
     memory = Memory(BASE, WORDS)
     bridge, wire = link(kind, memory)
@@ -124,6 +137,7 @@ def test_unplugged_and_plugged_again(kind: str) -> None:
             bridge.read(BASE, 4)
         with pytest.raises(LinkError):
             bridge.write(BASE + 1024, words)
+            bridge.settle()
     assert wire.now - began < 20, "the host hung"
     wire.plugged = True
     memory.words[:] = 0  # it was without power
@@ -133,7 +147,7 @@ def test_unplugged_and_plugged_again(kind: str) -> None:
     assert memory.words[:200].tolist() == memory.words[256:456].tolist() == words.tolist()
 
 
-@pytest.mark.parametrize("kind", ["uart", "udp"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_nobody_there(kind: str) -> None:
     bridge, wire = link(kind, Memory(BASE, WORDS))
     wire.faults = Faults(1, 10**9, 1, flip_bits, ["cut"], 1e9)
@@ -142,10 +156,12 @@ def test_nobody_there(kind: str) -> None:
     assert wire.now < 10
 
 
-def test_released_words_are_left_alone() -> None:
+@pytest.mark.parametrize("kind", ["uart", "witnessed uart"])
+def test_released_words_are_left_alone(kind: str) -> None:
     memory = Memory(BASE, WORDS)
-    bridge, _ = link("uart", memory)
+    bridge, _ = link(kind, memory)
     bridge.write(BASE, np.arange(10, dtype=np.uint32))
+    bridge.settle()
     bridge.release(BASE + 8, 2)
     memory.words[:5] = 99
     bridge.repair()
@@ -164,17 +180,20 @@ def test_bytes_at_any_address(address: int, size: int) -> None:
     assert read_bytes(bridge, BASE + address, size) == content
 
 
-def test_what_was_lost_meanwhile_is_written_again() -> None:
+@pytest.mark.parametrize("kind", ["udp", "witnessed udp"])
+def test_what_was_lost_meanwhile_is_written_again(kind: str) -> None:
     """Words that a write finds kept are not believed where anything may be wrong."""
     memory = Memory(BASE, WORDS)
-    bridge, _ = link("udp", memory)
+    bridge, _ = link(kind, memory)
     words = np.arange(50, dtype=np.uint32)
     bridge.write(BASE, words)
+    bridge.settle()
     memory.words[:] = 7
     bridge.write(BASE, words)
     assert memory.words[0] == 7, "nothing said that it was lost"
     bridge.doubt()
     bridge.write(BASE, words)
+    bridge.settle()
     assert memory.words[:50].tolist() == words.tolist()
 
 
@@ -221,6 +240,89 @@ def test_what_a_stray_write_damaged_is_put_right() -> None:
     bridge.write(BASE, ATTACK)
     assert bridge.strays == 1
     assert memory.words[100] == 77 and memory.words[:8].tolist() == ATTACK.tolist()
+
+
+# -- with a witness ----------------------------------------------------------------------------------------------------
+def counted(wire: Wire) -> list[int]:
+    """The bytes that the wire carries to the far end from now on."""
+    sent: list[int] = []
+    if isinstance(wire, UartWire):
+        carry = wire.carry
+        wire.carry = lambda byte: sent.append(1) or carry(byte)  # type: ignore[method-assign, func-returns-value]
+    else:
+        send = wire.send
+        wire.send = lambda content: sent.append(len(content)) or send(content)  # type: ignore[method-assign, func-returns-value]
+    return sent
+
+
+@pytest.mark.parametrize("kind", ["witnessed uart", "witnessed udp"])
+def test_a_load_goes_over_the_link_once(kind: str) -> None:
+    """At most 1.1 times its bytes, heads of commands and packets among them."""
+    memory = Memory(BASE, 1 << 15)
+    bridge, wire = link(kind, memory)
+    words = np.random.default_rng(1).integers(0, 1 << 32, len(memory.words), np.uint32)
+    sent = counted(wire)
+    bridge.write(BASE, words)
+    bridge.settle()
+    assert memory.words.tolist() == words.tolist()
+    assert sum(sent) < 1.1 * words.nbytes
+
+
+@pytest.mark.parametrize("kind", ["witnessed uart", "witnessed udp"])
+def test_writes_and_reads_share_one_exchange(kind: str) -> None:
+    """Registers are set, a command is given, and something is read: one answer is waited for."""
+    memory = Memory(BASE, WORDS)
+    bridge, wire = link(kind, memory)
+    exchanges, exchange = [], bridge.transport.exchange  # type: ignore[attr-defined]
+
+    def watched(*all_: Any) -> list[np.ndarray]:
+        exchanges.append(all_)
+        return exchange(*all_)
+
+    bridge.transport.exchange = watched  # type: ignore[attr-defined]
+    for number in range(5):
+        bridge.write(BASE + 16 * number, np.array([number + 1], np.uint32))
+    bridge.command(BASE + 400, 7)
+    assert not exchanges
+    assert bridge.read(BASE, 101).tolist()[::4] == [1, 2, 3, 4, 5, *[0] * 20, 7]
+    assert len(exchanges) == 1 and bridge.faults == 0
+
+
+def test_a_lost_packet_is_no_stray() -> None:
+    """The witness says how far the writes came: the rest is sent again, and nothing is read."""
+    memory = Memory(BASE, 1 << 12)
+    bridge, wire = link("witnessed udp", memory, Faults(3, 6, 8, flip_bits, ["drop"]))
+    words = np.arange(1, 1 + len(memory.words), dtype=np.uint32)
+    sent = counted(wire)
+    bridge.write(BASE, words)
+    bridge.settle()
+    assert memory.words.tolist() == words.tolist()
+    assert bridge.faults and not bridge.strays
+    assert sum(sent) < 2 * words.nbytes
+
+
+class Counted(Memory):
+    """Memory that knows which addresses were written."""
+
+    def __init__(self, base: int, size: int) -> None:
+        super().__init__(base, size)
+        self.given: list[int] = []
+
+    def write(self, address: int, word: int) -> None:
+        self.given.append(address)
+        super().write(address, word)
+
+
+@pytest.mark.parametrize("kind", ["witnessed uart", "witnessed udp"])
+def test_a_command_is_carried_out_once_or_not_at_all(kind: str) -> None:
+    """Or the bridge says that anything may have happened."""
+    for seed in range(40):
+        memory = Counted(BASE, WORDS)
+        bridge, _ = link(kind, memory, Faults(seed, 1, 20 if "uart" in kind else 3, flip_bits))
+        for number in range(4):
+            bridge.command(BASE + 4 * number, 1)
+            bridge.read(BASE + 100, 3)
+        assert bridge.strays or memory.given == [BASE, BASE + 4, BASE + 8, BASE + 12], seed
 
 
 def test_late_answers_are_known() -> None:

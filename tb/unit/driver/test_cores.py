@@ -17,7 +17,8 @@ from weft.hw.contract.isa import Isa
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget
-from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout
+from weft.runtime.driver.register_machine import DeviceTimeout
+from weft.runtime.driver.registers import DeviceError
 from weft.runtime.driver.uartbone import UartBone
 from weft.runtime.programs import Batch
 from weft.runtime.session import Session
@@ -35,8 +36,8 @@ from weft.tb.unit.driver.test_device import adder, inputs_for
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE
 from weft.tmodel.manifest import TModel
 
-ARCH = SYSTEMS["three on two ports"].replace(dram0_depth=1 << 15)
-"""A window of all of DRAM0 is two blocks long."""
+ARCH = SYSTEMS["three on two ports"].replace(dram0_depth=1 << 15, sync_counters=0)
+"""Programs of it run on a core alone. A window of all of DRAM0 is two blocks long."""
 IMAGES = 5
 
 

@@ -13,18 +13,20 @@ from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import Status, board_code
+from weft.hw.contract.host_link import ROOM_BYTES
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget
-from weft.runtime.driver.register_machine import DeviceError, DeviceTimeout, check_board
+from weft.runtime.driver.register_machine import DeviceTimeout
+from weft.runtime.driver.registers import DeviceError, check_board
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
 from weft.runtime.session import Session
 from weft.support.errors import WeftError
-from weft.tb.bench.link_models import Faults, UartWire, UdpWire, flip_bits
+from weft.tb.bench.link_models import Faults, UartWire, UdpWire, Witnessed, flip_bits
 from weft.tb.bench.register_model import RegisterModel, litex_model
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE, VECTORS, echo, model
@@ -32,17 +34,27 @@ from weft.tmodel.errors import ModelError
 from weft.tmodel.manifest import TModel
 
 TINY = lockstep_archs()["lanes2"]
+WITNESS = 0x9100_0000
+LINKS = ["serial", "udp", "witnessed serial", "witnessed udp"]
 ODD = TINY.replace(array_size=3, data_type="FP8BP4")
 """A vector of three bytes: none begins where a word does but every fourth."""
 
 
 def over(link: str, board: RegisterModel, faults: Faults | None = None, seconds: float = 60) -> Device:
-    """A device behind a link of that kind."""
-    if link == "serial":
-        uart = UartWire(board, faults)
-        return Device(LinkTarget(UartBone("serial:model", uart.open, sleep=uart.sleep), board.map, seconds))
-    udp = UdpWire(board, faults)
-    return Device(LinkTarget(Etherbone("udp:model", udp, udp.sleep), board.map, seconds))
+    """A device behind a link of that kind, with or without a witness at its far end."""
+    witnessed = link.startswith("witnessed")
+    bus = Witnessed(board, WITNESS) if witnessed else board
+    transport: UartBone | Etherbone
+    if link.endswith("serial"):
+        uart = UartWire(bus, faults, room=ROOM_BYTES if witnessed else 0)
+        transport = UartBone("serial:model", uart.open, sleep=uart.sleep)
+    else:
+        udp = UdpWire(bus, faults)
+        transport = Etherbone("udp:model", udp, udp.sleep)
+    target = LinkTarget(transport, board.map, seconds)
+    if witnessed:
+        target.watch(WITNESS)
+    return Device(target)
 
 
 def adder(folder: Path, arch: Arch = TINY, consts_to_local: bool = False) -> TModel:
@@ -66,7 +78,7 @@ def inputs_for(made: TModel, number: int = 0) -> dict[str, np.ndarray]:
     return {"x": (np.arange(np.prod(shape)).reshape(shape) + number) % 40}
 
 
-@pytest.mark.parametrize("link", ["serial", "udp"])
+@pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("arch", [TINY, ODD], ids=["lanes2", "lanes3"])
 @pytest.mark.parametrize("consts_to_local", [False, True])
 def test_a_board_computes_what_golden_computes(link: str, arch: Arch, consts_to_local: bool, tmp_path: Path) -> None:
@@ -104,10 +116,10 @@ def test_what_is_there_is_not_sent_again(tmp_path: Path) -> None:
     assert bytes_of[1] == bytes_of[2] < bytes_of[0] / 2  # words written: program and constants only the first time
 
 
-@pytest.mark.parametrize("link", ["serial", "udp"])
+@pytest.mark.parametrize("link", LINKS)
 def test_runs_through_link_faults(link: str, tmp_path: Path) -> None:
     made, board = adder(tmp_path), litex_model(TINY)
-    faults = Faults(5, 150, 400 if link == "serial" else 25, flip_bits, cut_seconds=0.2)
+    faults = Faults(5, 150, 400 if link.endswith("serial") else 25, flip_bits, cut_seconds=0.2)
     device = over(link, board, faults)
     device.load(made)
     number = 0

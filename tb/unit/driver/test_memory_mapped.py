@@ -13,7 +13,7 @@ from weft.runtime.driver import memory_mapped
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.memory_mapped import Mapped, MemoryMapped
-from weft.runtime.driver.register_machine import DeviceError
+from weft.runtime.driver.registers import DeviceError
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.session import Session
 from weft.tb.bench.register_model import RegisterModel

@@ -10,10 +10,12 @@ import pytest
 
 from weft.golden.check import MachineStop
 from weft.hw.contract.causes import Cause
+from weft.hw.contract.csr import CONTROL_REGISTERS
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.register_machine import DeviceTimeout
+from weft.runtime.driver.simulated import SimulatedTransport
 from weft.runtime.session import Session
 from weft.tb.unit.driver.test_device import TINY, adder, inputs_for
 from weft.tb.unit.runtime.models import OUTPUT_BASE, model
@@ -53,3 +55,13 @@ def test_a_program_that_takes_too_long(tmp_path: Path) -> None:
         device.load(model(tmp_path, TINY, long, [np.ones((1, 2), int)]))
         with pytest.raises(DeviceTimeout, match="status running"):
             device.run(inputs_for(adder(tmp_path)), raw=True)
+
+
+def test_a_pause_ends_on_a_machine_at_rest() -> None:
+    """No interrupt comes: time alone ends it, in a simulation that made no progress at all before."""
+    transport = SimulatedTransport(TINY)
+    try:
+        transport.pause(1e-5)
+        assert transport.read(transport.memory_map.registers + CONTROL_REGISTERS["STATUS"].offset, 1)[0]
+    finally:
+        transport.close()

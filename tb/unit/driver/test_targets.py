@@ -16,7 +16,7 @@ import pytest
 from weft.cli.main import exit_code
 from weft.runtime.driver import uartbone
 from weft.runtime.driver.device import Device
-from weft.runtime.driver.register_machine import DeviceError
+from weft.runtime.driver.registers import DeviceError
 from weft.runtime.driver.targets import KINDS, read_device
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import open_serial

@@ -44,6 +44,9 @@ MACHINES = {
     "taps9": make_arch("FP16BP8", 9, 70, 30, 1, depthwise_taps=9),
     "taps9_every_step": make_arch("FP8BP4", 10, 60, 40, 1, depthwise_taps=9, mac_rounding=EVERY_STEP),
     "int8_taps9": make_arch("INT8", 18, 60, 40, 1, depthwise_taps=9),
+    "output_functions": make_arch("FP12BP6", 3, 40, 30, 1, output_maximum=1, output_slope=1),
+    "output_maximum": make_arch("FP16BP8", 2, 40, 30, 1, output_maximum=1),
+    "output_slope_every_step": make_arch("FP8BP4", 3, 40, 30, 1, output_slope=1, mac_rounding=EVERY_STEP),
     "cores": make_arch("FP16BP8", 3, 50, 30, 1, cores=3, sync_counters=5, dram_ports="shared", repeat_depth=8),
     "narrow_accumulators": make_arch("FP12BP6", 2, 20, 48, 16, accumulator_width=13, stride0_depth=8),
 }

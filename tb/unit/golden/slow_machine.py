@@ -62,6 +62,8 @@ class SlowMachine:
             self.config |= {0x13: 0, 0x17: 0}
         if arch.depthwise_taps == 9:
             self.config |= {0x0F: 1, 0x1F: 0}
+        self.config |= ({0x0D: 2 ** (self.w - 1) - 1} if arch.output_maximum else {})
+        self.config |= ({0x0E: 0} if arch.output_slope else {})
         self.held = [0] * 16
         self.pc = 0
         self.before: list[Instruction] = []
@@ -163,7 +165,7 @@ class SlowMachine:
         most = {0x01: 15, 0x05: 15, 0x08: 0xFFFF, 0x09: 2 ** 32 - 1, 0x0A: 2 ** 32 - 1, 0x0B: 0xFFFF, 0x10: near,
                 0x13: 3, 0x17: 3, 0x11: near, 0x12: acc, 0x14: near, 0x15: near, 0x16: far, 0x18: self.acc_width - 1,
                 0x19: 42 if self.int8 else self.acc_width - 1, 0x1A: 255, 0x1B: 255, 0x1C: 2 ** 17 - 1, 0x1D: 255,
-                0x1E: arch.activation_tables, 0x0F: 7, 0x1F: near}
+                0x1E: arch.activation_tables, 0x0F: 7, 0x1F: near, 0x0D: 2 ** (self.w - 1) - 1, 0x0E: 2 ** 16 - 1}
         if register in (0, 4):
             window = (arch.dram0_depth, arch.dram1_depth)[register // 4] * arch.vector_bytes
             bad = value * 65536 + window > 2 ** arch.axi_address_width or value >= 2 ** 32
@@ -296,7 +298,13 @@ class SlowMachine:
 
     def moved_out(self, value: int, lane: int, *, relu: bool) -> int:
         if not self.int8:
-            return max(0, self.requantize(value)) if relu else self.requantize(value)
+            value = self.requantize(value)
+            if not relu:
+                return value
+            if value < 0:
+                slope = self.config.get(0x0E, 0)
+                value = clip(rounded(value * (slope - 65536 if slope > 32767 else slope), 14), self.w)
+            return min(value, self.config.get(0x0D, value))
         multiplier, bias = self.scale[lane]
         zero = signed_byte(self.config[0x1D])
         result = clip(rounded(clip(value + bias, 25) * multiplier, self.config[0x19]) + zero, 8)

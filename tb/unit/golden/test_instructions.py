@@ -198,6 +198,43 @@ def test_relu_on_the_way_out_clips_below_zero(machine: Machine) -> None:
     assert rows(machine.local, 3) == [[0, 5]]
 
 
+def test_a_relu_may_end_at_a_maximum() -> None:
+    machine = Machine(make_arch(output_maximum=1))
+    to_accumulators(machine, [[-5, 5], [1000, 12], [2 ** 30, 0]])
+    relu, plain = DataFlow.ACCUMULATOR_TO_LOCAL_RELU, DataFlow.ACCUMULATOR_TO_LOCAL
+    run(machine, machine.isa.configure(Register.OUTPUT_SHIFT, 0), machine.isa.data_move(relu, 0, 0, 3),
+        machine.isa.configure(Register.OUTPUT_MAXIMUM, 11), machine.isa.data_move(relu, 3, 0, 3),
+        machine.isa.data_move(plain, 6, 0, 2))
+    assert rows(machine.local, 0, 1, 2) == [[0, 5], [1000, 12], [32767, 0]]
+    assert rows(machine.local, 3, 4, 5) == [[0, 5], [11, 11], [11, 0]]
+    assert rows(machine.local, 6, 7) == [[-5, 5], [1000, 12]]
+
+
+def test_a_relu_may_have_a_slope_below_zero() -> None:
+    """Rounded to the nearest, ties to even; -1 and -2 saturate. The reset value is a plain ReLU."""
+    machine = Machine(make_arch(output_slope=1))
+    to_accumulators(machine, [[-5, 5], [-6, -2], [-32768, -20]])
+    relu = DataFlow.ACCUMULATOR_TO_LOCAL_RELU
+    run(machine, machine.isa.configure(Register.OUTPUT_SHIFT, 0), machine.isa.data_move(relu, 0, 0, 3))
+    assert rows(machine.local, 0, 1, 2) == [[0, 5], [0, 0], [0, 0]]
+    for slope, found in ((0.25, [[-1, 5], [-2, 0], [-8192, -5]]), (-1, [[5, 5], [6, 2], [32767, 20]]),
+                         (-2, [[10, 5], [12, 4], [32767, 40]])):
+        run(machine, machine.isa.configure(Register.OUTPUT_SLOPE, int(slope * 2 ** 14)),
+            machine.isa.data_move(relu, 0, 0, 3))
+        assert rows(machine.local, 0, 1, 2) == found
+    run(machine, machine.isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, 0, 0, 2))
+    assert rows(machine.local, 0, 1) == [[-5, 5], [-6, -2]]
+
+
+def test_what_saturates_counts_only_where_the_relu_tells_it_apart() -> None:
+    machine = Machine(make_arch(output_maximum=1, output_slope=1))
+    to_accumulators(machine, [[2 ** 20, -(2 ** 20)]])
+    isa, relu = machine.isa, machine.isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL_RELU, 0, 0, 1)
+    run(machine, isa.configure(Register.OUTPUT_SHIFT, 0), relu, isa.configure(Register.OUTPUT_MAXIMUM, 9), relu,
+        isa.configure(Register.OUTPUT_SLOPE, 1 << 12), relu)
+    assert dict(machine.saturated) == {1: 1, 5: 1}
+
+
 def test_entering_shifts_saturates_and_accumulates(machine: Machine) -> None:
     isa = machine.isa
     to_local(machine, [[3, -3], [16384, -16384]])

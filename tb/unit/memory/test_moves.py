@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cache
 from random import Random
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 
 from weft.hw.contract import numerics
 from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.register_table import register_table
+from weft.hw.contract.registers import Register
 from weft.hw.contract.timing import (
     ACCUMULATE_DATA_LATENCY,
     ACCUMULATOR_READ_LATENCY,
     INPUT_RESCALE_LATENCY,
     LOCAL_READ_LATENCY,
+    output_latency,
 )
 from weft.hw.memory.move_in import MoveInUnit
 from weft.hw.memory.move_out import MoveOutUnit
@@ -31,6 +35,9 @@ MACHINES = {
     "3": Arch.load("tiny").replace(array_size=3, data_type="FP8BP4", local_depth=29, accumulator_depth=21),
     "8": Arch.load("tiny").replace(array_size=8, data_type="FP18BP10"),
     "every_step": Arch.load("tiny").replace(array_size=3, mac_rounding=EVERY_STEP),
+    "maximum": Arch.load("tiny").replace(array_size=3, output_maximum=1),
+    "slope": Arch.load("tiny").replace(array_size=3, data_type="FP12BP6", output_slope=1),
+    "functions": Arch.load("tiny").replace(array_size=2, data_type="FP18BP10", output_maximum=1, output_slope=1),
 }
 OUTWARD, INWARD = MoveOutUnit, MoveInUnit
 
@@ -39,6 +46,12 @@ def scalars(rng: Random, width: int, count: int) -> list[int]:
     low, high = numerics.minimum(width), numerics.maximum(width)
     return [rng.choice([low, high, rng.randint(low, high), rng.randint(low, high) >> rng.randrange(width)])
             for _ in range(count)]
+
+
+def any_of(rng: Random, width: int, *, signed: bool) -> int:
+    """A number of so many bits, often an end of their range."""
+    low, high = (-1 << width - 1, (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+    return rng.choice([low, high, 0, 1, rng.randint(low, high), rng.randint(low, high), rng.randint(low, high)])
 
 
 def shift(rng: Random, arch: Arch) -> int:
@@ -76,6 +89,7 @@ class Move:
 
     def __init__(self, arch: Arch, kind: type, rng: Random) -> None:
         self.arch, self.kind, self.rng = arch, kind, rng
+        self.registers = register_table(arch)
         self.dut, self.bench = build(kind, arch)
         outward = kind is OUTWARD
         self.read, self.write = ("accumulator_read", "local_write") if outward else ("local_read", "accumulator_write")
@@ -89,14 +103,21 @@ class Move:
         depths = {"local": self.arch.local_depth, "accumulator": self.arch.accumulator_depth}
         tile = random_tile(self.rng, size, rows, 5, **depths)
         if self.kind is OUTWARD:
-            return {**tile, "relu": self.rng.randrange(2), "output_shift": shift(self.rng, self.arch)}
+            functions = {name: any_of(self.rng, spec.width, signed=spec.signed) for name, spec in (
+                ("output_maximum", self.registers.get(Register.OUTPUT_MAXIMUM)),
+                ("output_slope", self.registers.get(Register.OUTPUT_SLOPE))) if spec is not None}
+            return {**tile, "relu": self.rng.randrange(2), "output_shift": shift(self.rng, self.arch), **functions}
         return {**tile, "accumulate": self.rng.randrange(2), "input_shift": shift(self.rng, self.arch)}
 
     def value(self, operation: dict[str, Any], scalar: int) -> int:
         if self.kind is INWARD:
             return self.arch.scheme.rescale_input(scalar, operation["input_shift"])
         left = self.arch.scheme.requantize(scalar, operation["output_shift"])
-        return max(left, 0) if operation["relu"] else left
+        if not operation["relu"]:
+            return left
+        if left < 0:
+            left = self.arch.number.saturate(round(Fraction(left * operation.get("output_slope", 0), 1 << 14)))
+        return min(left, operation.get("output_maximum", left))
 
     def expected(self, operation: dict[str, Any]) -> list[dict[str, Any]]:
         extra = {} if self.kind is OUTWARD else {"accumulate": operation["accumulate"]}
@@ -131,11 +152,13 @@ def test_moves_what_the_golden_machine_moves(kind: type, name: str, ask: float, 
     move.run([move.operation() for _ in range(10)], ask, serve, take)
 
 
+@pytest.mark.parametrize("name", ("2", "functions"))
 @pytest.mark.parametrize("kind", (OUTWARD, INWARD))
-def test_one_vector_a_cycle_operation_after_operation(kind: Any) -> None:
-    move = Move(MACHINES["2"], kind, Random(22))
+def test_one_vector_a_cycle_operation_after_operation(kind: Any, name: str) -> None:
+    move = Move(MACHINES[name], kind, Random(22))
     source, sink = move.run([move.operation() for _ in range(20)], 1, 1, 1)
-    first = source.taken[0] + kind.LATENCY + (INPUT_RESCALE_LATENCY if kind is INWARD else 0)
+    more = INPUT_RESCALE_LATENCY if kind is INWARD else output_latency(move.arch)
+    first = source.taken[0] + kind.LATENCY + more
     assert sink.taken == list(range(first, first + len(sink.items)))
 
 

@@ -7,7 +7,10 @@ import ast
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from weft.tb.mutations import breaks
+from weft.tb.mutations.drawn import ROOMS, changes, draw, is_break
 
 ROOT = Path(__file__).resolve().parents[3]
 LEAST = 100
@@ -49,3 +52,30 @@ def test_the_list_is_long_and_broad() -> None:
     assert rooms >= {"hw", "golden", "compiler", "runtime", "cli"}
     assert {entry.file.split("/")[1] for entry in breaks() if entry.file.startswith("hw/")} >= {
         "contract", "array", "memory", "simd", "control", "bus"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_breaks_are_drawn_in_every_room(room: str) -> None:
+    drawn = draw(room, 10, seed=7)
+    assert len({entry.id for entry in drawn}) == 10
+    assert drawn == draw(room, 10, seed=7) != draw(room, 10, seed=8)
+    for entry in drawn:
+        text = (ROOT / entry.file).read_text()
+        assert entry.applied(text) != text
+        ast.parse(entry.applied(text))
+    assert all((ROOT / test).exists() for test in ROOMS[room].tests)
+
+
+def test_a_drawn_break_is_one_of_behaviour() -> None:
+    text = """def largest(a: int = 3) -> int:
+    \"\"\"Return 1 + 2.\"\"\"
+    if a < 4 and not flag:
+        log.append(a)
+        a += wide(b, é[1] - 2) << min(x)
+    raise ValueError(f"{a} < 5")
+"""
+    found = {(old, new) for change in changes(text) if is_break(text, change) for _, old, new in [change]}
+    assert found == {
+        ("3", "4"), ("<", "<="), ("4", "5"), ("and", "or"), ("not flag", "(flag)"), ("log.append(a)", "pass"),
+        ("a < 4 and not flag", "(not (a < 4 and not flag))"), ("a += wide(b, é[1] - 2) << min(x)", "pass"),
+        ("min", "max"), ("b, é[1] - 2", "é[1] - 2, b"), ("-", "+"), ("1", "2"), ("2", "3"), ("<<", ">>")}

@@ -11,7 +11,7 @@ import typer
 
 from weft.cli.app import app
 
-UNITS = ("CYCLES", "MHZ", "COUNT", "DB", "SECONDS", "NUMBER")
+UNITS = ("BYTES", "CYCLES", "MHZ", "COUNT", "DB", "SECONDS", "NUMBER")
 """What stands behind an option that takes a number."""
 PLACES = {"DIR": "--folder", "FILE": "--output", "FILE.tarch": "--output", "PAGE.html": "--output",
           "FILE.json": "--output"}

@@ -172,7 +172,7 @@ def test_a_larger_machine_takes_more_and_a_shared_port_less() -> None:
 def test_the_command_says_whether_a_machine_fits(weft: Weft) -> None:
     found = json.loads(weft("resources", "-a", "zcu104", "--part", "xc7a35t", "--json").out)
     assert (found["part"], found["fits"]) == ("XC7A35T", False) and {"lut", "dsp", "bram"} <= set(found["short"])
-    assert set(found["blocks"]) == set(resources.BLOCKS) - set(resources.SHARED)
+    assert set(found["blocks"]) == set(resources.BLOCKS) - set(resources.ONLY_OF_CORES)
     assert found["of_part"]["dsp"] == [32 * 33 + 2, resources.SHELL["dsp"], PARTS["XC7A35T"].dsp]
     assert json.loads(weft("resources", "-a", "tiny", "--part", "XC7A100T", "--json").out)["fits"]
     assert "too many" in weft("resources", "-a", "pynq", "--part", "LFE5U-25F").out

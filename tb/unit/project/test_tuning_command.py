@@ -52,7 +52,8 @@ def test_a_table_shows_the_layers_that_changed(weft: Weft, tmp_path: Path) -> No
 @pytest.mark.parametrize(("options", "words"), [
     (("--tune", 1, "--tune-steps", 1), "--tune and --tune-steps: found both"),
     (("--tune-steps", 1, "--choices", "x.json"), "--tune-steps and --choices: found both"),
-    (("--board", "ulx3s"), "add --tune SECONDS"),
+    (("--board", "ulx3s", "--choices", "x.json"), "--board and --choices: found both"),
+    (("--board", "nowhere"), "nowhere"),
     (("--choices", "nowhere.json"), "no such file"),
     (("--tune", -1), "--tune"),
 ])

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers beside others: one that the array has nothing to do for runs together with an independent one on the array.
+
+Such layers load tensors into the accumulators, where the SIMD unit works on them: pools, products of two tensors,
+lookup tables. Here is which layer goes beside which; the order of layers is changed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.compiler.layers.hir import Gate, Layer, Layers, LeakyRelu, Load, Lookup, MaxPool, Minimum, Multiply
+from weft.hw.contract.arch import Arch
+
+SIMD_INSTRUCTIONS = {Multiply: 2, Lookup: 3, Minimum: 1, LeakyRelu: 3, Gate: 4}
+"""Instructions that the SIMD unit runs for each vector of a result, besides a pool's."""
+
+
+def simd_cycles(layer: Layer, lanes: int) -> int:
+    """Return the instructions that the SIMD unit runs for a layer, one a cycle."""
+    found, vectors = 0, layer.output.vectors(lanes)
+    for operation in layer.operations:
+        each = SIMD_INSTRUCTIONS.get(type(operation), 0)
+        if isinstance(operation, MaxPool):
+            each = operation.window.kernel[0] * operation.window.kernel[1]
+        found += each * vectors
+    return found
+
+
+def beside(layers: Sequence[Layer], arch: Arch) -> dict[int, int]:
+    """Return number -> the number of the layer on the array that it may run together with.
+
+    Such layers stand right behind that layer, one or more, and run one after another."""
+    found: dict[int, int] = {}
+    for number in range(1, len(layers)):
+        leader = found.get(number - 1, number - 1)
+        if (_on_array(layers[leader]) and _on_simd(layers[number], arch)
+                and not _meet(layers[leader], layers[number])):
+            found[number] = leader
+    return found
+
+
+def arranged(layers: Layers, arch: Arch) -> Layers:
+    """Return the layers with each that may run beside another right behind it: one that keeps the array busy longest.
+
+    What runs beside a layer already counts against it. The last layers come first, so that room is made for those that
+    they read from."""
+    order = [*layers]
+    left = {layer.output.name: layer.macs / arch.array_size**2 for layer in layers}
+    for layer in reversed(layers):
+        if not _on_simd(layer, arch):
+            continue
+        others = [other for other in _between(order, layer) if _on_array(other) and not _meet(other, layer)]
+        partner = max(others, key=lambda other: left[other.output.name], default=None)
+        if partner is not None:
+            order.remove(layer)
+            order.insert(order.index(partner) + 1, layer)
+            left[partner.output.name] -= simd_cycles(layer, arch.array_size)
+    return Layers(order)
+
+
+def _between(order: Sequence[Layer], layer: Layer) -> Sequence[Layer]:
+    """Return the layers behind the last one that makes what ``layer`` reads, up to the first that reads its result."""
+    read, made = _roots(layer.inputs), _roots(layer.outputs)
+    makers = [number for number, other in enumerate(order) if other is not layer and read & _roots(other.outputs)]
+    readers = [number for number, other in enumerate(order)
+               if other is not layer and made & (_roots(other.inputs) | _roots(other.outputs))]
+    first, end = max(makers, default=-1) + 1, min(readers, default=len(order))
+    return order[first:end]
+
+
+def _roots(variables: Sequence) -> set[str]:
+    """Return the names of the Vars that have the memory of ``variables``."""
+    return {var.root for var in variables}
+
+
+def _meet(first: Layer, second: Layer) -> bool:
+    """Tell whether a layer writes what the other one reads or writes."""
+    return bool(_roots(first.outputs) & (_roots(second.inputs) | _roots(second.outputs))
+                or _roots(second.outputs) & _roots(first.inputs))
+
+
+def _on_array(layer: Layer) -> bool:
+    """Tell whether the array works for a layer."""
+    return not isinstance(layer.core, Load)
+
+
+def _on_simd(layer: Layer, arch: Arch) -> bool:
+    """Tell whether the SIMD unit works for a layer, and the array does not.
+
+    Layers of bytes are left where they are: their moves out of the accumulators share one set of scales."""
+    return not _on_array(layer) and not arch.scheme.per_lane and simd_cycles(layer, arch.array_size) > 0

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program cut at borders of layers: each piece is a program that begins with the state at its border.
+
+The scheduler mixes layers, but operations of different layers that it put in another order do not depend on each other.
+So a piece has the instructions of its layers in their order, and all pieces one after another leave what the program
+leaves. At a border accumulators and SIMD registers hold nothing that is still read; a run that does not agree with the
+golden machine would show otherwise. The rest of the state comes from a block of DRAM0 beyond what the program uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
+from weft.support.errors import WeftError, explain
+from weft.tmodel.manifest import TModel
+
+UNSEEN = {Register.TIMEOUT, Register.TRACEPOINT, Register.PROGRAM_COUNTER, Register.SAMPLE_INTERVAL}
+"""Registers that say nothing of what a program computes; pieces leave them as they are."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The instructions of some layers as a program that begins with registers as after reset.
+
+    ``origins`` [instructions]: the number of each one in the whole program; a Configure that was added has that of the
+    instruction that needs it."""
+
+    program: bytes
+    origins: np.ndarray
+
+
+def cut(program: bytes, stages: np.ndarray, arch: Arch) -> list[Piece]:
+    """Return the pieces of a program, by the piece that each of its instructions belongs to.
+
+    ``stages`` [instructions, Repeats expanded]: the number of the piece, from 0 on; that of a Configure does not
+    count."""
+    isa = Isa(arch)
+    words = isa.split(program)
+    places = np.flatnonzero(words[0] != Opcode.CONFIGURE)
+    registers = [register for register in isa.registers if register not in UNSEEN]
+    values = np.stack([_values(words, register, isa)[places] for register in registers])
+    return [_piece(words, places[own], values[:, own], registers, isa)
+            for own in (np.flatnonzero(stages[places] == stage) for stage in range(int(stages.max()) + 1))]
+
+
+def _values(words: np.ndarray, register: Register, isa: Isa) -> np.ndarray:
+    """Return the raw value of a register at each instruction."""
+    sets = np.flatnonzero((words[0] == Opcode.CONFIGURE) & (words[2] == register))
+    raw = np.concatenate([[isa.registers[register].reset], words[3, sets].astype(np.int64)])
+    return np.asarray(raw[np.searchsorted(sets, np.arange(words.shape[1]))])
+
+
+def _piece(words: np.ndarray, places: np.ndarray, values: np.ndarray, registers: Sequence[Register],
+           isa: Isa) -> Piece:
+    """Return the piece of the instructions at ``places``; ``values`` [registers, places]: what registers hold there."""
+    reset = np.array([[isa.registers[register].reset] for register in registers], np.int64)
+    which, before = np.nonzero(np.diff(values, axis=1, prepend=reset))
+    configures = np.zeros((5, len(which)), np.uint64)
+    configures[0], configures[2] = Opcode.CONFIGURE, np.array(registers, np.uint64)[which]
+    configures[3] = values[which, before]
+    order = np.argsort(np.concatenate([before, np.arange(len(places))]), kind="stable")
+    together = np.concatenate([configures, words[:, places]], axis=1)[:, order]
+    origins = np.concatenate([places[before], places])[order]
+    return Piece(isa.assemble(Instruction(*row) for row in together.T.tolist()), origins)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What runs before and behind a piece: the state at its border is loaded, and local memory is saved at its end.
+
+    ``block``: the first free block of 64 KiB of DRAM0."""
+
+    arch: Arch
+    block: int
+
+    @property
+    def isa(self) -> Isa:
+        """The machine's instructions."""
+        return Isa(self.arch)
+
+    @property
+    def _chunk(self) -> int:
+        """The vectors of a block, as many as one DataMove takes."""
+        return min(DRAM_OFFSET_BYTES // self.arch.vector_bytes, self.arch.local_depth, self.arch.dram0_depth)
+
+    def _blocks(self, vectors: int) -> int:
+        """Return the blocks for so many vectors."""
+        return -(-vectors // self._chunk)
+
+    def before(self, state: Machine) -> tuple[bytes, list[tuple[int, np.ndarray]]]:
+        """Return a program that gives a machine the state of ``state``, and what it reads.
+
+        The state is local memory, weights, scales and tables. What it reads are vectors [size, lanes], each with its
+        block of DRAM0."""
+        isa, block, program, read = self.isa, self.block, list[Instruction](), list[tuple[int, np.ndarray]]()
+        for content, loads in (*_loads(state, isa), (state.local, [])):
+            for low in range(0, len(content), self._chunk):
+                read.append((block, content[low:low + self._chunk]))
+                program += self._move(DataFlow.DRAM0_TO_LOCAL, low, len(read[-1][1]), block)
+                block += 1
+            program += loads
+        return isa.assemble([*program, self._offset(0)]), read
+
+    def behind(self) -> bytes:
+        """Return a program that saves local memory, with registers as another program left them."""
+        isa = self.isa
+        program = [isa.configure(Register.MOVE_ROWS, 0)] if Register.MOVE_ROWS in isa.registers else []
+        for number, low in enumerate(range(0, self.arch.local_depth, self._chunk)):
+            size = min(self._chunk, self.arch.local_depth - low)
+            program += self._move(DataFlow.LOCAL_TO_DRAM0, low, size, self.block + number)
+        return isa.assemble(program)
+
+    def saved(self) -> list[tuple[int, int, int]]:
+        """Return where :meth:`behind` puts local memory: first vector, vectors, block of DRAM0."""
+        return [(low, min(self._chunk, self.arch.local_depth - low), self.block + number)
+                for number, low in enumerate(range(0, self.arch.local_depth, self._chunk))]
+
+    def _move(self, flow: DataFlow, local: int, size: int, block: int) -> list[Instruction]:
+        """Return the instructions that move vectors between local memory and the beginning of a block."""
+        return [self._offset(block), self.isa.data_move(flow, local, 0, size)]
+
+    def _offset(self, block: int) -> Instruction:
+        """Return the Configure that lets DRAM0 begin at a block. Raise WeftError beyond the machine's addresses."""
+        most = self.isa.registers[Register.DRAM0_OFFSET].maximum
+        if block > most:
+            raise WeftError(explain("--pieces", "no room in DRAM0 behind the images for the state at a border",
+                                    f"a block of 64 KiB up to number {most}",
+                                    "run fewer images, or leave --pieces out"))
+        return self.isa.configure(Register.DRAM0_OFFSET, block)
+
+
+def _loads(state: Machine, isa: Isa) -> list[tuple[np.ndarray, list[Instruction]]]:
+    """Return vectors that are loaded to the beginning of local memory, and the instructions that take them there."""
+    found = [(state.weights, [isa.load_weight(0, len(state.weights))])]
+    opcodes = isa.opcodes()
+    if Opcode.LOAD_LUT in opcodes:
+        found += [(values, [isa.load_lut(0, table)]) for table, values in enumerate(state.luts)]
+    if Opcode.LOAD_SCALE in opcodes:
+        found.append((state.scales, [isa.load_scale(0)]))
+    if Opcode.LOAD_ACTIVATION_TABLE in opcodes:
+        found += [(values, [isa.load_activation_table(0, table)])
+                  for table, values in enumerate(state.activation_tables, 1)]
+    return found
+
+
+def stages_of(program: bytes, model: TModel, pieces: int, arch: Arch) -> np.ndarray:
+    """Return the piece of each instruction of the program of one image or several: at most ``pieces`` of like work.
+
+    All are one piece where the model does not know the layers of its instructions, or if it is another program."""
+    isa = Isa(arch)
+    works = isa.split(program)[0] != Opcode.CONFIGURE
+    stages = np.zeros(len(works), np.int64)
+    if model.instruction_layers is None:
+        return stages
+    layers = model.instruction_layers[isa.split(model.program)[0] != Opcode.CONFIGURE]
+    images, beyond = divmod(int(works.sum()), max(len(layers), 1))
+    if beyond or not images:
+        return stages
+    count = int(layers.max()) + 1
+    work = np.bincount(layers, minlength=count) + [row.get("array_vectors", 0) for row in model.layers[:count]]
+    ends = np.cumsum(np.tile(work, images))
+    middles = (ends - np.tile(work, images) / 2) / ends[-1]
+    piece = (pieces * middles).astype(np.int64)[(np.arange(images)[:, None] * count + layers).ravel()]
+    stages[works] = np.unique(piece, return_inverse=True)[1]
+    return stages

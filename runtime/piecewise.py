@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated hardware with a program in pieces side by side: golden runs ahead and knows memory at every border."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.golden.dram import Dram
+from weft.golden.machine import Machine
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import Opcode
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
+from weft.runtime.compare import compare
+from weft.runtime.devices import RTL, Done, Golden, Local, Progress, no_progress, simulated
+from weft.runtime.pieces import Frame, Piece, cut, stages_of
+from weft.support.errors import Mismatch
+from weft.tmodel.manifest import TModel
+
+if TYPE_CHECKING:
+    from weft.simulate.rtl import RtlResult
+
+Estimate = Callable[[bytes], int]
+"""A function that returns the cycles of a program after reset, with the simulation's memories."""
+
+
+@dataclass(frozen=True)
+class _Border:
+    """Golden's memories at a border: DRAMs by name, local memory [depth, lanes]."""
+
+    drams: dict[str, Dram]
+    local: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Simulated:
+    """A piece that was simulated: how it ended, its estimated cycles, and what it left in the DRAMs, as golden did."""
+
+    result: RtlResult
+    estimated: int
+    drams: dict[str, Dram]
+
+
+class Piecewise(Local):
+    """The Verilog under Verilator, a program of ``model`` in up to ``pieces`` pieces, ``processes`` side by side.
+
+    Every word of DRAM and of local memory must be golden's at each border. ``estimate`` joins cycles: those of the
+    pieces, less what the estimator says that cutting costs, which is exact where it agrees with every piece."""
+
+    name = RTL
+
+    def __init__(self, arch: Arch, model: TModel, pieces: int, processes: int, estimate: Estimate,
+                 **options: Any) -> None:
+        super().__init__(arch)
+        self.model, self.pieces, self.processes = model, pieces, processes
+        self.estimate, self.options = estimate, options
+        self.reference: Golden = Golden(arch)
+
+    def run(self, groups: Sequence[Sequence[bytes]], progress: Progress = no_progress) -> list[list[Done]]:
+        """Run programs one after another, each in pieces; return how each ended. Raise Mismatch at a border."""
+        for name, dram in self.drams.items():
+            _copy(dram, self.reference.drams[name])
+        state = Machine(self.arch, self.reference.drams["dram0"], self.reference.drams["dram1"])
+        return [[self._run(program, state, progress)] for program, in groups]
+
+    def _run(self, program: bytes, state: Machine, progress: Progress) -> Done:
+        """Run one program; ``state`` is golden's before it, and then behind it."""
+        from weft.simulate.rtl import build_rtl
+
+        simulated(lambda: build_rtl(self.arch, stage=lambda stage: progress(stage, 0, 0)))
+        pieces = cut(program, stages_of(program, self.model, self.pieces, self.arch), self.arch)
+        frame = Frame(self.arch, self._free_block(program))
+        saturated: Counter[int] = Counter()
+        with ThreadPoolExecutor(self.processes) as pool:
+            jobs = []
+            try:
+                for number, piece in enumerate(pieces, 1):
+                    progress("simulating pieces", number, len(pieces))
+                    before, read = frame.before(state)
+                    begin = {name: _twin(self.arch, dram) for name, dram in state.drams.items()}
+                    for block, vectors in read:
+                        begin["dram0"].write(0, vectors, block)
+                    saturated += _on_golden(state, piece)
+                    end = _Border({name: _twin(self.arch, dram) for name, dram in state.drams.items()},
+                                  state.local.copy())
+                    whole = before + piece.program + frame.behind()
+                    jobs.append(pool.submit(self._simulate, whole, begin, end, frame, f"{number} of {len(pieces)}"))
+                found = [job.result() for job in jobs]
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        for name, dram in found[-1].drams.items():
+            _copy(dram, self.drams[name])
+        cycles = (sum(each.result.cycles - each.estimated for each in found) + self.estimate(program))
+        return Done(instructions=Isa(self.arch).split(program).shape[1], cycles=cycles,
+                    seconds=sum(each.result.seconds for each in found), saturated=saturated)
+
+    def _free_block(self, program: bytes) -> int:
+        """Return the first block of 64 KiB of DRAM0 behind all windows of a program."""
+        words = Isa(self.arch).split(program)
+        moves = (words[0] == Opcode.CONFIGURE) & (words[2] == Register.DRAM0_OFFSET)
+        return int(words[3, moves].max(initial=0)) + -(-self.arch.dram0_window_bytes // DRAM_OFFSET_BYTES)
+
+    def _simulate(self, program: bytes, drams: dict[str, Dram], end: _Border, frame: Frame, which: str) -> _Simulated:
+        """Run a piece with what is around it on ``drams``, and compare its ``end``. Raise Mismatch if it differs."""
+        from weft.simulate.rtl import run_on_rtl
+
+        result = simulated(lambda: run_on_rtl(self.arch, program, drams["dram0"], drams["dram1"], **self.options))
+        if result.error_cause is not Cause.NONE:
+            raise Mismatch(f"piece {which}: the RTL stopped with cause {result.error_cause.name}; golden went on")
+        for low, size, block in frame.saved():
+            differs = np.argwhere(drams["dram0"].read(0, size, block) != end.local[low:low + size])
+            if len(differs):
+                vector, lane = differs[0].tolist()
+                raise Mismatch(f"piece {which}: vector {low + vector} of local memory, lane {lane}, is not golden's "
+                               f"{end.local[low + vector, lane]} at its end")
+        left = {name: _twin(self.arch, dram, frame.block * DRAM_OFFSET_BYTES if name == "dram0" else dram.size)
+                for name, dram in drams.items()}
+        for name, dram in left.items():
+            compared = compare(self.arch, name, end.drams[name], dram, dram.size)
+            if compared.first:
+                raise Mismatch(f"piece {which}: {compared.first}")
+        return _Simulated(result, self.estimate(program), left)
+
+
+def _on_golden(state: Machine, piece: Piece) -> Counter[int]:
+    """Run a piece on golden from reset; return the numbers that saturated, by instruction of the whole program."""
+    state.soft_reset()
+    state.saturated.clear()
+    first = state.counters["instructions"]
+    state.run(piece.program)
+    return Counter({int(piece.origins[place - first]): count for place, count in state.saturated.items()})
+
+
+def _twin(arch: Arch, dram: Dram, end: int | None = None) -> Dram:
+    """Return a copy of a memory, or of its bytes before ``end``."""
+    twin = Dram(arch)
+    _copy(dram, twin, dram.size if end is None else end)
+    return twin
+
+
+def _copy(source: Dram, target: Dram, most: int | None = None) -> None:
+    """Copy everything that ``source`` holds, or its bytes before ``most``; the target holds nothing elsewhere."""
+    for start, end in source.extents():
+        end = end if most is None else max(start, min(end, most))
+        target.bytes[start:end] = source.bytes[start:end]

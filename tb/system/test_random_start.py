@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registers and memories that begin random, as no FPGA has them: a reset and the program alone decide what happens."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.tb.bench.random_power_up import build_at_random, without_initial_values
+from weft.tb.random.lockstep import Case, run_cases
+from weft.tb.random.lockstep_archs import lockstep_archs
+
+ARCHS = lockstep_archs()
+SEEDS = range(9000, 9020)
+
+
+def test_initial_values_are_taken_out() -> None:
+    text = """  reg [5:0] write4 = 6'h00;
+  reg [65:0] ram [31:0];
+  initial begin
+    begin : zero_words_0 integer i; for (i = 0; i < 32; i = i + 1) ram[i] = 66'h0; end
+    ram[3] = 66'h7;
+  end
+  assign sum = write4 == 6'h00;
+"""
+    assert without_initial_values(text) == """  reg [5:0] write4 ;
+  reg [65:0] ram [31:0];
+  initial begin
+
+    ram[3] = 66'h7;
+  end
+  assign sum = write4 == 6'h00;
+"""
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("name", ["lanes4_int8", "lanes3_every_step"])
+def test_hardware_equals_golden_from_any_start(name: str) -> None:
+    """Tables, loops, two rows of weights, taps, slices, a shared port, both number schemes."""
+    simulation = build_at_random(ARCHS[name])
+    assert [str(each) for each in run_cases(simulation, [Case.of(ARCHS[name], seed) for seed in SEEDS])] == []
