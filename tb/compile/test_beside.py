@@ -165,6 +165,6 @@ def test_a_chosen_tiling_may_take_the_room_beside_it(tmp_path: Path) -> None:
 
 
 def test_rows_of_pixels_stay_whole(tmp_path: Path) -> None:
-    """With half of these accumulators a pool would have to be cut into columns."""
-    layout = compiled(ROOMY.replace(accumulator_depth=256), tmp_path, "conv", "pool")[MemoryPlan]
+    """With what a convolution leaves of these accumulators a pool would have to be cut into columns."""
+    layout = compiled(ROOMY.replace(accumulator_depth=160), tmp_path, "conv", "pool")[MemoryPlan]
     assert not layout.beside and all(plan.tiling.grain.columns == 24 for plan in layout.plans)
