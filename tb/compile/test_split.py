@@ -82,7 +82,7 @@ def same_words(path: Path, samples: np.ndarray, arch: Arch) -> None:
     assert found[SPLIT].saturated == found[AUTO].saturated
 
 
-@pytest.mark.wide_cases("tiny*", "bytes12*", "functions3-2")
+@pytest.mark.wide_cases("tiny*", "bytes12*")
 @pytest.mark.parametrize(("name", "cores"), [(name, cores) for name, (_, *each) in CASES.items() for cores in each],
                          ids=lambda value: str(value))
 def test_random_networks_have_one_cores_words(name: str, cores: int, tmp_path: Path) -> None:
