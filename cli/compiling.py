@@ -14,6 +14,7 @@ import typer
 
 from weft.boards import clock_hz
 from weft.cli import console
+from weft.cli.following import following
 from weft.cli.options import (
     AUTO_CORES,
     FOR_THROUGHPUT,
@@ -69,6 +70,9 @@ def compile_command(
     fix: FixOption = None,
     cores: CoresOption = AUTO_CORES,
     goal: GoalOption = FOR_THROUGHPUT,
+    schedule: Annotated[Path | None, typer.Option("--schedule", metavar="FILE.json", help="Which core computes which "
+                                                  "box of which layer, as weft ir check reads it; default: the "
+                                                  "compiler chooses.")] = None,
     input_rate: Annotated[float | None, typer.Option("--input-rate", metavar="BYTES", min=1, max=1e12, help="Bytes a "
                                                      "second at which inputs reach the machine, such as 300000 over a "
                                                      "UART of 3 Mbaud: inputs are packed for the first layer only "
@@ -105,14 +109,15 @@ def compile_command(
     from weft.compiler.check.checker import Checker
     from weft.compiler.check.quality import Quality, record
     from weft.compiler.choices import KIND, SUFFIX, write_choices
-    from weft.compiler.cores import check_cores
+    from weft.compiler.cores import check_choices_fit, check_cores
     from weft.compiler.pipeline import compile_model
     from weft.compiler.request import Request
 
     asked = Asked(seconds, steps, seed, board, choices)
     stem = file_name(name or model.stem, "--name" if name else "the model's name")
     folder = folder or Path("build") / stem
-    check_outputs({"MODEL": model, "--calibrate": calibrate, "--arch": arch, "--choices": choices}, [
+    check_outputs({"MODEL": model, "--calibrate": calibrate, "--arch": arch, "--choices": choices,
+                   "--schedule": schedule}, [
         *(Output("--folder", folder / f"{stem}.{suffix}") for suffix in ("tmodel", "tprog", "tdata")),
         Output("--report", report_file, ROWS), Output("--html", html_file, PAGE),
         *([Output("--tune", folder / f"{stem}{SUFFIX}", KIND)] if asked.searches else [])])
@@ -125,21 +130,23 @@ def compile_command(
             quality.after(step, products)
 
     machine = override(Arch.load(arch), overrides)
+    cores, assigned = following(schedule, machine, cores)
     check_cores(cores, goal, machine)
+    check_choices_fit(cores, goal, machine, asked.option)
     outputs, shapes, fixed = ends(output), input_shapes(shape), fixed_inputs(fix)
     calibration = calibration_inputs(calibrate, model, outputs, shapes, fixed) if calibrate else None
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
     input_cycles = clock_hz(arch) / input_rate if input_rate else 0.0
     request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed,
-                      input_cycles=input_cycles)
+                      input_cycles=input_cycles, cores=cores, goal=goal, assigned=assigned)
     with console.progress() as progress:
         parts, found = chosen(asked, request, machine, progress)
         try:
             report = compile_model(model, machine, folder, name=name, calibration=calibration, plain=plain,
                                    host_fallback=host_fallback, outputs=outputs, dump_dir=dump_dir,
                                    watch=watch if checker or quality else None, shapes=shapes, ranges=ranges,
-                                   fixed=fixed, choices=parts, cores=cores, goal=goal,
+                                   fixed=fixed, choices=parts, cores=cores, goal=goal, assigned=assigned,
                                    input_cycles=input_cycles,
                                    progress=lambda step: progress(f"compiling: {step}", 0, 0))
         except WeftError:

@@ -32,9 +32,9 @@ class Estimated:
     preload: tuple[int, int] | None
 
     @property
-    def slowest(self) -> Estimate:
-        """Return the estimate of the core that takes longest, the first of several."""
-        return max(self.cores, key=lambda each: each.cycles)
+    def slowest(self) -> int:
+        """Return the core that takes longest, the first of several."""
+        return max(range(len(self.cores)), key=lambda core: self.cores[core].cycles)
 
 
 def estimated(session: Session, dram: DramModel, progress: Progress) -> tuple[list[Estimate], dict[str, Any]]:
@@ -58,9 +58,10 @@ def estimated(session: Session, dram: DramModel, progress: Progress) -> tuple[li
 def estimated_program(session: Session, machine: Loaded, dram: DramModel, progress: Progress) -> Estimated:
     """Return the estimate of one of the network's programs."""
     progress("checking the program", 0, 0)
-    stop = first_stop(machine.model.program, machine.arch)
-    if stop is not None:
-        raise stop
+    for core, program in enumerate(machine.model.programs):
+        stop = first_stop(program, machine.arch)
+        if stop is not None:
+            raise stop.of_core(core) if machine.model.others else stop
     if machine.arch.cores > 1:
         return _of_group(machine, dram, progress)
     model, (*before, (program, origin)) = machine.model, placed(session, machine, dram)

@@ -20,16 +20,17 @@ OF_PORT = ("read_beats", "write_beats")
 def group_object(model: TModel, arch: Arch, found: SystemEstimate) -> dict[str, Any]:
     """Return the object of ``cycles_object`` of the core that takes longest, with the figures of the whole group.
 
-    ``images``: one a core; ``cycles_an_image``: ``cycles`` over them; ``cores``: what each of them waited for;
+    ``images``: one a core, or one for all; ``cycles_an_image``: ``cycles`` over them; ``cores``: what each waited for;
     ``ports``: the beats that each memory port carried, of data and programs, and its ``cores``."""
-    each = [cycles_object(model, waits_of(model, core.cycles, core.operations)) for core in found.cores]
+    each = [cycles_object(model.of_core(number), waits_of(model.of_core(number), core.cycles, core.operations))
+            for number, core in enumerate(found.cores)]
+    images = 1 if model.others else len(each)
     slowest, system = max(each, key=lambda one: int(one["cycles"])), System(arch)
     ports = [{"port": port, "cores": list(system.cores_of(port)), **{key: getattr(use, key) for key in OF_PORT}}
              for port, use in enumerate(found.ports)]
     cores = [{"core": core, "port": system.port_of(core), **{key: one[key] for key in OF_CORE}}
              for core, one in enumerate(each)]
-    return {**slowest, "images": len(each), "cycles_an_image": slowest["cycles"] / len(each), "cores": cores,
-            "ports": ports}
+    return {**slowest, "images": images, "cycles_an_image": slowest["cycles"] / images, "cores": cores, "ports": ports}
 
 
 def joined_groups(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -51,7 +52,8 @@ def joined_groups(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def print_group(found: dict[str, Any]) -> None:
     """Print a row for each core, in percent of the group's cycles what it waited for, and how busy each port was."""
     total = max(found["cycles"], 1)
-    say(f"{found['images']} images, one a core: {found['cycles']:,} cycles, {found['cycles_an_image']:,.0f} an image")
+    images = "an image on all cores" if found["images"] == 1 else f"{found['images']} images, one a core"
+    say(f"{images}: {found['cycles']:,} cycles, {found['cycles_an_image']:,.0f} an image")
     causes = [cause for cause in found["waits"] if any(row["waits"][cause] for row in found["cores"])]
     table = [("core", "port", "cycles", "util %", *(f"{cause.replace('_', ' ')} %" for cause in causes), "tail")]
     table += [(str(row["core"]), str(row["port"]), f"{row['cycles']:,}",

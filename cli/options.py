@@ -60,11 +60,11 @@ PartOption = Annotated[str | None, typer.Option("--part", metavar="PART", help="
                                                 "of the preset's board.")]
 AUTO_CORES = "auto"
 CoresOption = Annotated[str, typer.Option("--cores", metavar="HOW", help="Of a machine of several cores: batch (an "
-                                          "image a core, none waits for another) or auto (best for throughput).")]
+                                          "image a core, none waits for another), split (one image over all cores) or "
+                                          "auto (what --for asks for).")]
 FOR_THROUGHPUT = "throughput"
 GoalOption = Annotated[str, typer.Option("--for", metavar="GOAL", help="Of a machine of several cores: throughput (few "
-                                         "cycles an image on average) or latency (few until an image is done; only on "
-                                         "one core).")]
+                                         "cycles an image on average) or latency (few until an image is done).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 

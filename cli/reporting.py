@@ -65,8 +65,9 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
     session = Session(network, arch)
     for loaded in session.machines:
         found = estimated_program(session, loaded, dram, progress)
-        of_arch, shown = dataclasses.replace(loaded.model, arch=arch), found.slowest
-        programs.append((Ran(of_arch, loaded.model.program, shown.cycles, shown.operations), found.where["layers"]))
+        shown = found.cores[found.slowest]
+        of_arch = dataclasses.replace(loaded.model.of_core(found.slowest), arch=arch)
+        programs.append((Ran(of_arch, of_arch.program, shown.cycles, shown.operations), found.where["layers"]))
         objects.append(found.where)
     progress("writing the page", 0, 0)
     write_text(output, page(dataclasses.replace(network, arch=arch), machine, programs, joined(objects, arch)), PAGE)

@@ -41,8 +41,8 @@ def write_estimates(file: Path, session: Session, found: Sequence[Estimate]) -> 
     groups = []
     for loaded in session.machines:
         model = dataclasses.replace(loaded.model, arch=session.arch)
-        groups.append([Ran(model, program, each.cycles, each.operations) for program, each in
-                       zip(loaded.batch.groups(session.arch.cores)[0], waiting, strict=False)])
+        groups.append([Ran(model.of_core(core), program, each.cycles, each.operations) for core, (program, each) in
+                       enumerate(zip(loaded.batch.groups(session.arch.cores)[0], waiting, strict=False))])
     _write(file, {ESTIMATED: groups})
 
 

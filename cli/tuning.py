@@ -37,13 +37,22 @@ class Asked:
 
     def __post_init__(self) -> None:
         """Raise WeftError for options that exclude each other."""
-        given = [name for name, value in (("--tune", self.seconds), ("--tune-steps", self.steps),
-                                          ("--choices", self.choices)) if value is not None]
+        given = self._given
         if len(given) > 1:
             raise WeftError(explain(" and ".join(given), "both", "one of them", f"leave {given[-1]} out"))
         if self.board is not None and self.choices is not None:
             raise WeftError(explain("--board and --choices", "both", "one of them: choices are for a memory already",
                                     "leave --board out"))
+
+    @property
+    def _given(self) -> list[str]:
+        return [name for name, value in (("--tune", self.seconds), ("--tune-steps", self.steps),
+                                         ("--choices", self.choices)) if value is not None]
+
+    @property
+    def option(self) -> str | None:
+        """The option that chooses, None if the formulas do."""
+        return next(iter(self._given), None)
 
     @property
     def searches(self) -> bool:

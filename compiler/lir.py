@@ -192,9 +192,34 @@ class LoadActivationTable(NamedTuple):
     table: int
 
 
-Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadScale | LoadActivationTable
-OPERATIONS: dict[str, Any] = {kind.__name__: kind for kind in
-                               (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut, LoadScale, LoadActivationTable)}
+class Signal(NamedTuple):
+    """A post to other cores, or with ``wait`` a wait for posts, ordered with moves of a range of a DRAM.
+
+    A post comes after the moves of the range before it, and adds one to ``counter`` of each core in the bits of
+    ``above``, see :func:`posted_to`. A wait lets no later move of the range begin until its own counter has ``above``,
+    and takes it away."""
+
+    wait: bool
+    counter: int
+    above: int
+    far: Address
+    size: int
+
+    @property
+    def far_walk(self) -> Walk:
+        """The range."""
+        return Walk(self.far.offset, self.size)
+
+
+def posted_to(above: int) -> list[int]:
+    """Return the cores to which a post goes that has this ``above``."""
+    return [core for core in range(above.bit_length()) if above >> core & 1]
+
+
+Operation = MatMul | LoadWeight | DataMove | Simd | SimdLoop | LoadLut | LoadScale | LoadActivationTable | Signal
+OPERATIONS: dict[str, Any] = {
+    kind.__name__: kind for kind in
+    (MatMul, LoadWeight, DataMove, Simd, SimdLoop, LoadLut, LoadScale, LoadActivationTable, Signal)}
 _MUST = object()
 """The default of a field that has none."""
 _FIELDS = {kind: tuple((name, kind._field_defaults.get(name, _MUST)) for name in kind._fields)

@@ -2,12 +2,13 @@
 """Check a LIR program before it is encoded.
 
 Every range lies inside its memory, every vector was written before it is read, and no constant is overwritten. All
-operations are looked at together, as arrays; the first wrong one is named."""
+operations are looked at together, as arrays; the first wrong one is named. Programs of several cores that share the
+DRAMs are looked at in the order of their turns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +38,7 @@ SETTINGS: dict[SchemeKind, dict[str, tuple[str, ...]]] = {
 }
 """The registers that each kind of operation must set, for each number scheme."""
 
-_NAMES = [*MEMORY_NUMBERS, "no memory"]
+_NAMES = [*MEMORY_NUMBERS]
 _RIGHT, _BEYOND, _UNWRITTEN, _CONSTANT = range(4)
 
 
@@ -46,28 +47,55 @@ def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Al
     """Raise Fault at the first wrong operation.
 
     ``written``: Vars that are there before the program runs. ``table``: the operations as arrays, if they are made."""
-    checker = _Checker(operations, table or LirTable.of(operations), arch, written, const_size)
-    for check in checker.CHECKS:
-        check(checker)
-    checker.finish()
+    program = Program(operations, table or LirTable.of(operations))
+    verify_together([program], [Turn(0, 0, len(operations))], arch, written, const_size)
+
+
+class Program(NamedTuple):
+    """A core's operations, also as arrays. ``name`` stands before what is said of one, "core 1, " of several cores."""
+
+    operations: Sequence[lir.Operation]
+    table: LirTable
+    name: str = ""
+
+
+class Turn(NamedTuple):
+    """Operations ``first`` to before ``end`` of a core, which run before those of the turns behind."""
+
+    core: int
+    first: int
+    end: int
+
+
+def verify_together(programs: Sequence[Program], turns: Sequence[Turn], arch: Arch, written: Sequence[Allocation],
+                    const_size: int) -> None:
+    """Raise Fault at the first wrong operation of a core, of programs [cores] that run in ``turns``.
+
+    All operations must be in a turn. ``written``: Vars that are there before."""
+    checkers = [_Checker(program, arch) for program in programs]
+    for checker in checkers:
+        for check in checker.CHECKS:
+            check(checker)
+    _check_ranges(checkers, turns, arch, written, const_size)
+    for checker in checkers:
+        checker.finish()
 
 
 class _Checker:
     """The check of a program: ``problems`` has for wrong operations their number and what is wrong."""
 
-    def __init__(self, operations: Sequence[lir.Operation], table: LirTable, arch: Arch,
-                 written: Sequence[Allocation], const_size: int) -> None:
-        self.operations, self.table, self.arch = operations, table, arch
-        self.written, self.const_size = written, const_size
+    def __init__(self, program: Program, arch: Arch) -> None:
+        self.operations, self.table, self.name = program
+        self.arch = arch
+        self.depths = [memory.depth for memory in map(System(arch).memories_of(core=0).__getitem__, MEMORY_NUMBERS)]
         self.problems: list[tuple[int, str]] = []
 
     def finish(self) -> None:
         """Raise Fault for the first wrong operation; of its problems the one that was found first."""
         if self.problems:
             number, problem = min(self.problems, key=lambda found: found[0])
-            what = (f"operation {number}, {lir.text(self.operations[number])}: " if number < len(self.operations) else
-                    f"operation {number}: ")
-            raise Fault(what + problem)
+            what = f", {lir.text(self.operations[number])}" if number < len(self.operations) else ""
+            raise Fault(f"{self.name}operation {number}{what}: {problem}")
 
     def need(self, right: np.ndarray, numbers: np.ndarray, problem: Callable[[int], str]) -> None:
         """Note the first of the operations ``numbers`` that is not ``right``; ``problem`` gets its place in both."""
@@ -83,7 +111,8 @@ class _Checker:
                                     (lir.DataMove, "far", (DRAM0, DRAM1, ACCUMULATORS)),
                                     (lir.Simd, "read", (ACCUMULATORS,)), (lir.Simd, "write", (ACCUMULATORS,)),
                                     (lir.LoadLut, "local", (LOCAL,)), (lir.LoadScale, "local", (LOCAL,)),
-                                    (lir.LoadActivationTable, "local", (LOCAL,))):
+                                    (lir.LoadActivationTable, "local", (LOCAL,)),
+                                    (lir.Signal, "far", (DRAM0, DRAM1))):
             self._must_be_in(kind, name, allowed)
 
     def _must_be_in(self, kind: type, name: str, allowed: tuple[str, ...]) -> None:
@@ -179,36 +208,56 @@ class _Checker:
         self.need(right, numbers, lambda _: "reads a SIMD register that nothing wrote")
 
     # -- ranges ----------------------------------------------------------------------------------------------------
-    def ranges(self) -> None:
-        """Check every walk: inside its memory, of vectors that were written, not over a constant."""
-        memories = System(self.arch).memories_of(core=0)
-        depths = [memories[name].depth for name in MEMORY_NUMBERS]
-        bases = np.cumsum([0, *depths])
-        valid = np.zeros(bases[-1], np.bool_)
-        dram0, dram1 = (int(bases[MEMORY_NUMBERS[memory]]) for memory in (DRAM0, DRAM1))
-        valid[dram1:dram1 + self.const_size] = True
-        for place in self.written:
-            valid[dram0 + place.base:dram0 + place.base + place.size] = True
-        accesses = accesses_of(self.table)
-        accesses = accesses[accesses["memory"] < UNKNOWN]
-        place, wrong = _first_wrong(accesses, bases, valid, MEMORY_NUMBERS[DRAM1], self.const_size)
-        if wrong != _RIGHT:
-            self._note(accesses[place], int(wrong), depths)
+    def dropped(self) -> None:
+        """Check that results which a depthwise pass drops have accumulators too."""
         numbers, entry = self.table.of_kind(lir.MatMul)
         last = (entry.accumulator.offset + (entry.size - 1) * entry.accumulator_stride
                 + (entry.rows - 1) * entry.accumulator_pitch)
         self.need(last < self.arch.accumulator_depth, numbers, lambda _: "drops results beyond the accumulators of "
                                                                          f"{self.arch.accumulator_depth} vectors")
 
-    def _note(self, access: np.void, wrong: int, depths: Sequence[int]) -> None:
+    def signals(self) -> None:
+        """Check that posts and waits are ordered with vectors that are there."""
+        numbers, signal = self.table.of_kind(lir.Signal)
+        depth = np.array([*self.depths, 0])[signal.far.memory]
+        self.need((signal.size >= 1) & (signal.far.offset >= 0) & (signal.far.offset + signal.size <= depth), numbers,
+                  lambda place: f"is ordered with {signal.size[place]} vectors, of {depth[place]}")
+
+    def note(self, access: np.void, memory: str, wrong: int) -> None:
         """Note a problem of an access, one of _BEYOND, _UNWRITTEN and _CONSTANT."""
-        memory = _NAMES[access["memory"]]
         last = access["base"] + (access["size"] - 1) * access["stride"] + (access["rows"] - 1) * access["pitch"]
-        words = {_BEYOND: f"reaches {last}, beyond {memory} of {depths[access['memory']]} vectors",
+        words = {_BEYOND: f"reaches {last}, beyond {memory} of {self.depths[MEMORY_NUMBERS[memory]]} vectors",
                  _UNWRITTEN: "reads a vector that nothing wrote", _CONSTANT: "overwrites a constant"}
         self.problems.append((int(access["operation"]), f"{Address(memory, access['base'])} {words[wrong]}"))
 
-    CHECKS: tuple[Callable[[Any], None], ...] = (loops, memories, settings, moves, tables, ranges, registers)
+    CHECKS: tuple[Callable[[Any], None], ...] = (loops, memories, settings, moves, tables, dropped, signals, registers)
+
+
+# -- what all cores read and write -------------------------------------------------------------------------------------
+def _check_ranges(checkers: Sequence[_Checker], turns: Sequence[Turn], arch: Arch, written: Sequence[Allocation],
+                  const_size: int) -> None:
+    """Note the first wrong walk: one beyond its memory, of vectors that nothing wrote, or over a constant.
+
+    Memory m of core c has the number c * len(MEMORY_NUMBERS) + m; all cores have the DRAMs of core 0."""
+    dram0, dram1 = MEMORY_NUMBERS[DRAM0], MEMORY_NUMBERS[DRAM1]
+    own = [memory not in (dram0, dram1) for memory in MEMORY_NUMBERS.values()]
+    depths = [*checkers[0].depths, *np.tile(np.where(own, checkers[0].depths, 0), len(checkers) - 1)]
+    bases = np.cumsum([0, *depths])
+    valid = np.zeros(bases[-1], np.bool_)
+    valid[bases[dram1]:bases[dram1] + const_size] = True
+    for place in written:
+        valid[bases[dram0] + place.base:bases[dram0] + place.base + place.size] = True
+    tables = [accesses_of(checker.table) for checker in checkers]
+    tables = [accesses[accesses["memory"] < UNKNOWN] for accesses in tables]
+    for core, accesses in enumerate(tables):
+        accesses["memory"] += np.where(own, core * len(own), 0)[accesses["memory"]]
+    spans = [(turn.core, *np.searchsorted(tables[turn.core]["operation"], (turn.first, turn.end))) for turn in turns]
+    together = np.concatenate([tables[core][first:end] for core, first, end in spans])
+    cores = np.repeat([core for core, _, _ in spans], [end - first for _, first, end in spans])
+    place, wrong = _first_wrong(together, bases, valid, dram1, const_size)
+    if wrong != _RIGHT:
+        access = together[place]
+        checkers[cores[place]].note(access, _NAMES[access["memory"] % len(own)], int(wrong))
 
 
 @entry

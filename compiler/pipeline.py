@@ -16,9 +16,10 @@ import numpy as np
 
 from weft.compiler import steps
 from weft.compiler.backend.report import CompileReport
+from weft.compiler.backend.split import split
 from weft.compiler.backend.write import check_place, write
 from weft.compiler.choices import FORMULA, Choices
-from weft.compiler.cores import AUTO, THROUGHPUT, check_cores
+from weft.compiler.cores import AUTO, THROUGHPUT, AssignedLayer, check_choices_fit, check_cores
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
@@ -84,7 +85,8 @@ STEPS: tuple[Step, ...] = (
     Step("schedule", schedule),                                     # -> Schedule of LIR operations
     Step("interleave", interleaved),                                # -> Schedule, in the order of their starts
     Step("verify", steps.check_schedule),                           # nothing
-    Step("backend", steps.encoded),                                 # -> MachineCode
+    Step("backend", steps.encoded),                                 # -> MachineCode, of one core
+    Step("split", split),                                           # -> Cores, if all of them work on one image
 )
 """The compiler's steps in order. Some run only for certain kinds of quantization parameters."""
 
@@ -105,7 +107,7 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
                   watch: Callable[[Step, Products], None] | None = None,
                   shapes: Sizes = NO_SHAPES, ranges: str = MINMAX, fixed: Values = NO_VALUES,
                   choices: Sequence[Choices] | Choices = (), cores: str = AUTO, goal: str = THROUGHPUT,
-                  input_cycles: float = 0.0) -> CompileReport:
+                  assigned: Sequence[AssignedLayer] = (), input_cycles: float = 0.0) -> CompileReport:
     """Compile a model file into ``output``/NAME.tmodel, NAME.tprog and NAME.tdata; return a report.
 
     NAME defaults to the file's stem. A ``.pb`` is a frozen TensorFlow graph, a ``.tflite`` one of TensorFlow Lite,
@@ -117,14 +119,17 @@ def compile_model(model: Path, arch: Arch, output: Path, *, name: str | None = N
     is called with each step and its products. ``shapes``: sizes that the file leaves open, by input or by their names.
     ``fixed``: inputs that become constants, with their values. ``ranges``: how INT8 machines find ranges, one of
     ``narrow.RANGES``. ``choices``: what is chosen already, for each subgraph of the machine or for all. ``cores``: how
-    several share the work, one of ``cores.CORES``. ``goal``: what is to be small, one of ``cores.GOALS``.
-    ``input_cycles``: cycles of the machine that a byte of an input takes to reach it; where they cost more than they
-    gain, inputs are not packed. Raise WeftError for everything that the user can mend."""
+    several share the work, one of ``cores.CORES``. ``goal``: what is to be small, one of ``cores.GOALS``. ``assigned``:
+    boxes of layers that an outside schedule gave to cores, with ``cores`` "split". ``input_cycles``: cycles of the
+    machine that a byte of an input takes to reach it; where they cost more than they gain, inputs are not packed. Raise
+    WeftError for everything that the user can mend."""
     model = Path(model)
     name = file_name(name or model.stem, "--name" if name else "the model's name")
     request = Request(model, calibration, plain, host_fallback, tuple(outputs), shapes=dict(shapes),
-                      ranges=known_ranges(ranges), fixed=dict(fixed), input_cycles=input_cycles)
+                      ranges=known_ranges(ranges), fixed=dict(fixed), input_cycles=input_cycles, cores=cores, goal=goal,
+                      assigned=tuple(assigned))
     check_cores(cores, goal, arch)
+    check_choices_fit(cores, goal, arch, "choices" if choices else None)
     check_place(Path(output), name)
     front, made = run_parts(request, arch, dump_dir, progress, watch, choices=choices)
     return write(front, made, Path(output), name)

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.compiler.cores import AUTO, THROUGHPUT, AssignedLayer
+
 Sizes = Mapping[str, Sequence[int] | int]
 """Sizes that a file leaves open: all sizes of an input by its name, or one size by its own name."""
 
@@ -29,7 +31,8 @@ class Request:
     INT8 machines find ranges (``quantize/narrow.py``). ``shapes``: sizes that the file leaves open, by input or by
     their names. ``fixed``: values of inputs that become constants. ``keep_tensors``: every tensor keeps its place in
     DRAM0 to the end of the program, so that it can be read after the run. ``input_cycles``: what a byte of an input
-    takes on its way to the machine, in cycles of the machine."""
+    takes on its way to the machine, in cycles of the machine. ``cores``: how several share the work, and ``goal``: what
+    is to be small (``cores.py``). ``assigned``: layers whose boxes an outside schedule gave to cores."""
 
     model: Path
     calibration: Mapping[str, np.ndarray] | None = None
@@ -41,3 +44,6 @@ class Request:
     ranges: str = "minmax"
     shapes: Sizes = field(default_factory=dict)
     fixed: Values = field(default_factory=dict)
+    cores: str = AUTO
+    goal: str = THROUGHPUT
+    assigned: tuple[AssignedLayer, ...] = ()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 from weft.golden.dram import MOST_ADDRESS_BITS
@@ -35,19 +36,24 @@ class Batch:
     register DRAM0_OFFSET moves. At most ``most_images`` have room at once. All images share DRAM1.
 
     One core runs all images one after another, as one program. Several cores run groups: image i is on core i modulo
-    the number of cores, and the last group may leave cores without one."""
+    the number of cores, and the last group may leave cores without one. Cores with programs of their own for one image
+    (``others``, of the cores behind core 0) run a group for each image, one at once."""
 
-    def __init__(self, isa: Isa, program: bytes, window_bytes: int | None = None) -> None:
-        self.isa, self.program = isa, program
+    def __init__(self, isa: Isa, program: bytes, window_bytes: int | None = None,
+                 others: Sequence[bytes] = ()) -> None:
+        self.isa, self.program, self.others = isa, program, others
         self.window_bytes = window_bytes or isa.arch.dram0_window_bytes
         self.window_blocks = self.window_bytes // DRAM_OFFSET_BYTES
         reach = min(isa.registers[Register.DRAM0_OFFSET].maximum, (1 << MOST_ADDRESS_BITS) // DRAM_OFFSET_BYTES)
         by_program = PROGRAM_LIMIT_BYTES // max(len(program), 1)
-        self.most_images = max(min(reach // self.window_blocks, by_program) // isa.arch.cores, 1) * isa.arch.cores
+        groups = max(min(reach // self.window_blocks, by_program) // isa.arch.cores, 1)
+        self.most_images = 1 if others else groups * isa.arch.cores
 
     def groups(self, images: int) -> list[list[bytes]]:
         """Return the programs of so many images: of each group one a core, from core 0 on."""
         cores = self.isa.arch.cores
+        if self.others:
+            return [[self.program, *self.others]] * images
         if cores == 1:
             return [[self._of(range(images))]]
         return [[self._of(range(image, image + 1)) for image in range(first, min(first + cores, images))]
@@ -57,6 +63,8 @@ class Batch:
         """Return the image of an instruction of :meth:`groups`, and its number in the program of one image.
 
         The number is negative for instructions before that program."""
+        if self.others:
+            return group, instruction
         first, between = group * self.isa.arch.cores + core, 1 + len(self._rewind)
         lead = between - len(self._window(first))
         image, number = divmod(instruction + lead, len(self.program) // self.isa.instruction_bytes + between)

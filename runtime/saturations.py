@@ -25,10 +25,11 @@ def saturated(model: TModel, batch: Batch, groups: Sequence[Sequence[Mapping[int
     ``first``: the number of the batch's first image."""
     beyond = narrowed = 0
     images = set()
-    found = ((batch.place(group, core, instruction), count) for group, programs in enumerate(groups)
+    models = [model.of_core(core) for core in range(max(map(len, groups), default=0))]
+    found = ((core, batch.place(group, core, instruction), count) for group, programs in enumerate(groups)
              for core, counts in enumerate(programs) for instruction, count in counts.items())
-    for (image, number), count in found:
-        why = _meant(model, number)
+    for core, (image, number), count in found:
+        why = _meant(models[core], number)
         if why is None:
             beyond += count
             images.add(first + image)

@@ -193,8 +193,8 @@ class Session:
             array_size=self.arch.array_size, cores=self.arch.cores,
             comparison=sum(comparisons[1:], comparisons[0]) if comparisons else None,
             operations=[(each.cycles or 0, each.operations) for each in done if each.operations is not None],
-            programs=[(run.model, program) for run in ran if run.done[0].operations is not None
-                      for programs in run.programs for program in programs],
+            programs=[(run.model.of_core(core), program) for run in ran if run.done[0].operations is not None
+                      for programs in run.programs for core, program in enumerate(programs)],
             groups=[len(group) for group in groups if group[0].operations is not None],
             samples=[each.samples for each in done if each.samples is not None],
             preload_instructions=loaded[0][0].instructions if loaded else 0,
@@ -225,7 +225,7 @@ class Loaded:
     def __init__(self, model: TModel, arch: Arch) -> None:
         self.model, self.arch = model, arch
         self.isa = Isa(arch)
-        self.batch = Batch(self.isa, model.program, model.window_bytes)
+        self.batch = Batch(self.isa, model.program, model.window_bytes, model.programs[1:])
         self.preload = preload(model, self.isa)
 
     def run(self, images: list[Values], how: _How) -> tuple[list[_Ran], list[Values]]:
@@ -281,9 +281,10 @@ class Loaded:
         from weft.golden.legality import first_stop
         from weft.golden.races import check_races
 
-        stop = first_stop(self.model.program, self.arch)
-        if stop is not None:
-            raise stop
+        for core, program in enumerate(self.model.programs):
+            stop = first_stop(program, self.arch)
+            if stop is not None:
+                raise stop.of_core(core) if self.model.others else stop
         check_races(programs, self.arch)
 
     def _compare(self, golden: Golden, device: Backend, outputs: list[Vectors], first: int) -> Comparison:

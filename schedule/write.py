@@ -126,7 +126,7 @@ class Writer:
         if var.root in self.plan.residents:
             part = var.part
             within = part.tile * part.pixels + part.offset if part else 0
-            return (self.plan.residents[var.root] + within) * self.vector_bytes
+            return (self.plan.local[var.root].base + within) * self.vector_bytes
         return self.rings(layer)[var.name][0]
 
     def _record(self, var: Var, layer: int, kind: str, transfers: tuple[int, ...],

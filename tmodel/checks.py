@@ -23,7 +23,17 @@ from weft.hw.contract.schemes import SchemeKind
 from weft.tmodel.model_set import is_plain
 from weft.tmodel.ports import layer_runs, packing_of
 from weft.tmodel.scales import SHIFTS
-from weft.tmodel.schema import ConstEntry, HostEntry, Manifest, NetworkEntry, PackingEntry, Parts, PortEntry, Program
+from weft.tmodel.schema import (
+    ConstEntry,
+    HostEntry,
+    Manifest,
+    NetworkEntry,
+    PackingEntry,
+    Parts,
+    PortEntry,
+    Program,
+    ProgramEntry,
+)
 
 MOST_ELEMENTS = 1 << 25
 """The most elements of all inputs and outputs, with unused lanes; each takes 64 bits, several times over."""
@@ -114,8 +124,8 @@ def _flow(parts: Parts, found: Iterable[Manifest | HostEntry]) -> None:
 
 # -- names -------------------------------------------------------------------------------------------------------------
 def file_names(manifest: Program) -> set[str]:
-    """Return the names of the program's file and of the constants' files."""
-    return {manifest.prog.file_name, *(entry.file_name for entry in manifest.consts)}
+    """Return the names of the programs' files and of the constants' files."""
+    return {*(entry.file_name for entry in program_files(manifest)), *(entry.file_name for entry in manifest.consts)}
 
 
 def _names(manifest: Manifest) -> None:
@@ -178,24 +188,31 @@ def _apart(places: Iterable[Place]) -> None:
 def _sizes(manifest: Manifest, arch: Arch) -> None:
     """Check the lengths of files; each file must have a single length."""
     sizes = file_sizes(manifest, arch)
-    if manifest.prog.size > MOST_PROGRAM_BYTES:
-        raise ValueError(f"a program of {manifest.prog.size} bytes, more than {MOST_PROGRAM_BYTES}")
+    for entry in program_files(manifest):
+        if entry.size > MOST_PROGRAM_BYTES:
+            raise ValueError(f"a program of {entry.size} bytes, more than {MOST_PROGRAM_BYTES}")
     if sum(sizes.values()) > MOST_DATA_BYTES:
         raise ValueError(f"files of {sum(sizes.values())} bytes, more than {MOST_DATA_BYTES}")
-    said = [(manifest.prog.file_name, manifest.prog.size)]
+    said = [(entry.file_name, entry.size) for entry in program_files(manifest)]
     said += [(entry.file_name, entry.size * arch.vector_bytes) for entry in manifest.consts]
     said += [(name, entry.bytes) for name, entry in (manifest.files or {}).items()]
     for name, size in said:
         if size != sizes[name]:
             raise ValueError(f"{sizes[name]} bytes and {size} bytes for the length of {name!r}")
-    if manifest.prog.size % Isa(arch).instruction_bytes:
-        raise ValueError(f"a program of {manifest.prog.size} bytes, of instructions of {Isa(arch).instruction_bytes}")
+    for entry in program_files(manifest):
+        if entry.size % Isa(arch).instruction_bytes:
+            raise ValueError(f"a program of {entry.size} bytes, of instructions of {Isa(arch).instruction_bytes}")
+
+
+def program_files(manifest: Program) -> list[ProgramEntry]:
+    """Return the entries of all programs' files, core 0's first."""
+    return [manifest.prog, *(core.prog for core in (manifest.cores.others if manifest.cores else ()))]
 
 
 def file_sizes(manifest: Manifest, arch: Arch) -> dict[str, int]:
     """Return the bytes of each file that belongs to a ``.tmodel``."""
     sizes = {entry.file_name: entry.size * arch.vector_bytes for entry in manifest.consts}
-    return {**sizes, manifest.prog.file_name: manifest.prog.size}
+    return {**sizes, **{entry.file_name: entry.size for entry in program_files(manifest)}}
 
 
 def _cores(manifest: Manifest, arch: Arch) -> None:
@@ -206,6 +223,10 @@ def _cores(manifest: Manifest, arch: Arch) -> None:
         return
     if arch.cores == 1:
         raise ValueError(f"cores with the mode {manifest.cores.mode!r}, of a machine of one core")
+    others = len(manifest.cores.others)
+    if others != (arch.cores - 1 if manifest.cores.mode == "split" else 0):
+        raise ValueError(f"cores with the mode {manifest.cores.mode!r} and {others} other programs, of a machine of "
+                         f"{arch.cores} cores")
     window, most = manifest.cores.window_bytes, arch.dram0_window_bytes
     if window > most:
         raise ValueError(f"cores with windows of {window} bytes, of a DRAM0 of {most}")
@@ -283,18 +304,24 @@ def _inside(what: str, low: int, high: int, source: int) -> None:
 
 # -- the rest ----------------------------------------------------------------------------------------------------------
 def _instruction_layers(manifest: Manifest, arch: Arch) -> None:
-    """Check the size and the layer numbers of ``instruction_layers``."""
-    if manifest.instruction_layers is None:
+    """Check the size and the layer numbers of ``instruction_layers``, of every program."""
+    _layers_of(manifest.instruction_layers, manifest.prog, len(manifest.layers), arch)
+    for core in manifest.cores.others if manifest.cores else ():
+        _layers_of(core.instruction_layers, core.prog, len(manifest.layers), arch)
+
+
+def _layers_of(text: str | None, program: ProgramEntry, layers: int, arch: Arch) -> None:
+    """Check the layers of one program's instructions, of so many ``layers``."""
+    if text is None:
         return
-    words = manifest.prog.size // Isa(arch).instruction_bytes
+    words = program.size // Isa(arch).instruction_bytes
     most = MOST_INSTRUCTIONS if arch.repeat_depth else words
-    if len(manifest.instruction_layers) > LONGEST_RUN * (most + 1):
+    if len(text) > LONGEST_RUN * (most + 1):
         raise ValueError(f"instruction_layers longer than {most} instructions need")
-    known = layer_runs(manifest.instruction_layers)
+    known = layer_runs(text)
     total = sum(count for _, count in known)
     if not words <= total <= most:
         raise ValueError(f"instruction_layers of {total} instructions in a program of {words}")
-    layers = len(manifest.layers)
     if any(layer >= layers for layer, _ in known):
         raise ValueError(f"instruction_layers with a layer beyond the {layers} of layers")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from weft.tmodel.errors import ModelError, refuse
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.model_set import COMPILE_AGAIN, file_entry, read_file, write_set
 from weft.tmodel.ports import ConstFile, Port, layers_from_text, layers_to_text
-from weft.tmodel.schema import FORMAT_VERSION, CoresEntry, Manifest, Parts, convert_any
+from weft.tmodel.schema import FORMAT_VERSION, Manifest, Parts, convert_any
 from weft.tmodel.tensors import Signature
 
 AS_WRITTEN = "a .tmodel as the compiler writes it"
@@ -58,6 +58,20 @@ def unreadable(path: Path, error: Exception) -> ModelError:
     return refuse(f"model file {path}", f"something unreadable ({error})", AS_WRITTEN, COMPILE_AGAIN)
 
 
+@dataclass(frozen=True)
+class CoreProgram:
+    """The program of one of several cores that work on one image: its file, and [instructions] of layers."""
+
+    program_file: str
+    instruction_layers: np.ndarray | None = None
+
+    def to_json(self, size: int) -> dict[str, Any]:
+        """Return the entry in a ``.tmodel``; ``size``: the program's bytes."""
+        prog = {"file_name": self.program_file, "size": size}
+        return {"prog": prog, **({} if self.instruction_layers is None else
+                                 {"instruction_layers": layers_to_text(self.instruction_layers)})}
+
+
 @dataclass(frozen=True, kw_only=True)
 class TModel:
     """A compiled model of one program, perhaps with a host part.
@@ -87,6 +101,8 @@ class TModel:
     window_bytes: int | None = None
     """Of a program for several cores, from one core's window of DRAM0 to the next; None where the file does not say
     it."""
+    others: tuple[CoreProgram, ...] = ()
+    """The programs of the cores behind core 0 that work on the same image."""
 
     @property
     def done_macs(self) -> int:
@@ -118,12 +134,16 @@ class TModel:
         sums = manifest.files or {}
         contents = {name: read_file(path.parent, name, size, sums.get(name), path.name)
                     for name, size in file_sizes(manifest, arch).items()}
-        layers = None if manifest.instruction_layers is None else layers_from_text(manifest.instruction_layers)
-        if layers is not None:
-            try:
-                check_program(layers, contents[manifest.prog.file_name], arch)
-            except ValueError as error:
-                raise unreadable(path, error) from None
+        others = manifest.cores.others if manifest.cores else ()
+        cores = [CoreProgram(prog.file_name, None if layers is None else layers_from_text(layers))
+                 for prog, layers in ((manifest.prog, manifest.instruction_layers),
+                                      *((core.prog, core.instruction_layers) for core in others))]
+        for core in cores:
+            if core.instruction_layers is not None:
+                try:
+                    check_program(core.instruction_layers, contents[core.program_file], arch)
+                except ValueError as error:
+                    raise unreadable(path, error) from None
         return cls(
             name=manifest.name, folder=path.parent, arch=arch, program_file=manifest.prog.file_name,
             const_files=tuple(ConstFile(entry.file_name, entry.base, entry.size, entry.memory)
@@ -132,8 +152,8 @@ class TModel:
             contents=contents, checksums=manifest.files is not None, consts_to_local=manifest.load_consts_to_local,
             host=None if manifest.host is None else HostPart.from_entry(manifest.host),
             network=None if manifest.network is None else Signature.from_entry(manifest.network), macs=manifest.macs,
-            layers=manifest.layers, instruction_layers=layers,
-            window_bytes=None if manifest.cores is None else manifest.cores.window_bytes)
+            layers=manifest.layers, instruction_layers=cores[0].instruction_layers,
+            window_bytes=None if manifest.cores is None else manifest.cores.window_bytes, others=tuple(cores[1:]))
 
     def save(self) -> None:
         """Write ``folder``/NAME.tmodel and the files it names; a kill leaves the old files or these.
@@ -146,6 +166,18 @@ class TModel:
     def program(self) -> bytes:
         """The ``.tprog`` bytes."""
         return self.contents[self.program_file]
+
+    @cached_property
+    def programs(self) -> tuple[bytes, ...]:
+        """The programs of an image: of each core that works on it, core 0's first."""
+        return self.program, *(self.contents[core.program_file] for core in self.others)
+
+    def of_core(self, core: int) -> TModel:
+        """Return the model with the program that a core runs, which is the only one if each has its own image."""
+        if not self.others or not core:
+            return self
+        return replace(self, program_file=self.others[core - 1].program_file,
+                       instruction_layers=self.others[core - 1].instruction_layers, others=())
 
     @property
     def program_size(self) -> int:
@@ -194,7 +226,9 @@ class TModel:
         if self.instruction_layers is not None:
             values["instruction_layers"] = layers_to_text(self.instruction_layers)
         if self.window_bytes is not None:
-            values["cores"] = to_builtins(CoresEntry(mode="batch", window_bytes=self.window_bytes))
+            others = [core.to_json(len(content)) for core, content in zip(self.others, self.programs[1:], strict=True)]
+            values["cores"] = {"mode": "split" if others else "batch", "window_bytes": self.window_bytes,
+                               **({"others": others} if others else {})}
         return {**values, "layers": self.layers}
 
     # -- inputs and outputs ----------------------------------------------------------------------------------------

@@ -109,14 +109,23 @@ class PortEntry(Keys):
     packing: PackingEntry | None = None
 
 
+class CoreEntry(Keys):
+    """The program of one of several cores that work on one image."""
+
+    prog: ProgramEntry
+    instruction_layers: str | None = None
+
+
 class CoresEntry(Keys):
     """How several cores share the work.
 
     ``batch``: each core runs the whole program, on an image of its own, in a window of DRAM0 of its own. From one
-    core's window to the next are ``window_bytes``. All share what lies in DRAM1, and none writes it."""
+    core's window to the next are ``window_bytes``. All share what lies in DRAM1, and none writes it. ``split``: all
+    cores run an image together; the program is core 0's, ``others`` has those of the cores behind it."""
 
-    mode: Literal["batch"]
+    mode: Literal["batch", "split"]
     window_bytes: Annotated[int, Meta(ge=1 << 16, le=1 << 40, multiple_of=1 << 16)]
+    others: Annotated[tuple[CoreEntry, ...], Meta(max_length=15)] = ()
 
 
 class FileEntry(Keys):
@@ -211,6 +220,7 @@ class Parts(Keys):
 PROGRAM: dict[str, type[Keys]] = {
     "": Program, ".prog": ProgramEntry, ".consts[]": ConstEntry, ".inputs[]": PortEntry, ".outputs[]": PortEntry,
     ".inputs[].packing": PackingEntry, ".outputs[].packing": PackingEntry, ".cores": CoresEntry,
+    ".cores.others[]": CoreEntry, ".cores.others[].prog": ProgramEntry,
 }
 STRUCTS: dict[str, type[Keys]] = {
     **{f"${where}": kind for where, kind in PROGRAM.items()},

@@ -199,10 +199,20 @@ def _load_activation_table(isa: Isa, entry: Any) -> Instruction:
     return isa.load_activation_table(entry.local.offset, entry.table)
 
 
+def _signal(isa: Isa, entry: Any) -> Instruction:
+    """Return posts and waits, which are few and made one by one."""
+    rows = zip(entry.wait.tolist(), entry.counter.tolist(), entry.above.tolist(), entry.far.offset.tolist(),
+               entry.size.tolist(), (entry.far.memory == MEMORY_NUMBERS[DRAM1]).tolist(), strict=True)
+    found = [isa.wait(counter, above, first, size, dram1=dram1) if wait else
+             isa.post(counter, lir.posted_to(above), first, size, dram1=dram1)
+             for wait, counter, above, first, size, dram1 in rows]
+    return Instruction(*np.array(found, np.uint64).reshape(-1, 5).T)
+
+
 ENCODED: dict[type, Callable[[Isa, Any], Instruction]] = {
     lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
     lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
-    lir.LoadActivationTable: _load_activation_table,
+    lir.LoadActivationTable: _load_activation_table, lir.Signal: _signal,
 }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
+from weft.compiler.backend.split import Cores
 from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.layers.hir import Layer, Layers, Lookup
 from weft.compiler.lowering.functions import may_be_infinite, steps_of
@@ -32,7 +33,7 @@ from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.schemes import SchemeKind
 from weft.tmodel.host_part import HostPart
-from weft.tmodel.manifest import TModel
+from weft.tmodel.manifest import CoreProgram, TModel
 from weft.tmodel.model_set import check_set
 from weft.tmodel.network import Network
 from weft.tmodel.ports import ConstFile, Port
@@ -52,6 +53,9 @@ FEWEST_STEPS = 16
 """The least magnitude of an output's largest value, in steps of the data type, without a warning."""
 
 
+FEW_NAMES = 4
+"""The most names that a warning lists."""
+
 LEAST_SHARE = 0.5
 """The least share of multiply-accumulates on the machine without a warning."""
 
@@ -63,6 +67,7 @@ def write(front: Products, made: Sequence[Products], folder: Path, name: str) ->
     ``name``.tprog and .tdata; with several subgraphs a number stands before the point."""
     graph, partition, arch = front[Graph], front[Partition], front[Arch]
     names = [name if len(made) == 1 else f"{name}.{products[Part].number}" for products in made]
+    made = [_of_cores(products) for products in made]
     models = [_program(products, folder, part) for products, part in zip(made, names, strict=True)]
     waiting = iter(models)
     network = Network(
@@ -72,23 +77,31 @@ def write(front: Products, made: Sequence[Products], folder: Path, name: str) ->
     rows = tuple(row for model in models for row in model.layers)
     warnings = (*_share_warnings(partition), *(text for products, model in zip(made, models, strict=True)
                                               for text in _warnings(products, model.layers)))
-    files = [(folder / model.program_file, folder / model.const_files[0].file_name) for model in models]
+    files = [[folder / file for file in (model.program_file, model.const_files[0].file_name,
+                                         *(core.program_file for core in model.others))] for model in models]
+    program, constants, *_ = files[0]
     return CompileReport(
-        name, path, *files[0], rows, sum(len(products[MachineCode].layers) for products in made), network.macs,
+        name, path, program, constants, rows, sum(row["instructions"] for row in rows), network.macs,
         total_vectors(rows), sum(row["saturated"] for row in rows), tuple(dict.fromkeys(warnings)), partition,
-        tuple(file for pair in files for file in pair))
+        tuple(file for own in files for file in own))
+
+
+def _of_cores(products: Products) -> Products:
+    """Return products whose memory plan is core 0's, where the cores work on an image together."""
+    plan = products[Cores].plan
+    return products if plan is None else products.plus({MemoryPlan: plan.cores[0]})
 
 
 def check_place(folder: Path, name: str) -> None:
     """Raise ModelError if :func:`write` would replace a file in ``folder`` that no earlier compilation wrote."""
-    files = re.compile(rf"{re.escape(name)}(\.\d+)?\.(tdata|tprog)")
+    files = re.compile(rf"{re.escape(name)}(\.\d+)?(\.core\d+)?\.(tdata|tprog)")
     check_set(folder, f"{name}.tmodel", [path.name for path in sorted(folder.glob("*")) if files.fullmatch(path.name)])
 
 
 def _program(products: Products, folder: Path, name: str) -> TModel:
     """Return the model of one subgraph of the machine."""
     arch, graph, consts, layout = (products[Arch], products[Graph], products[Consts], products[MemoryPlan])
-    code = products[MachineCode]
+    code, *others = _codes(products)
     rows = _layer_rows(products)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog")}
     constants = consts.vectors.astype(arch.number.storage_dtype).tobytes()
@@ -98,7 +111,17 @@ def _program(products: Products, folder: Path, name: str) -> TModel:
         inputs=_ports(graph.inputs, products), outputs=_ports(graph.outputs, products),
         contents={files["tdata"]: constants, files["tprog"]: code.content},
         macs=sum(row["macs"] for row in rows), layers=rows, instruction_layers=code.layers)
-    return model if arch.cores == 1 else replace(model, window_bytes=_window_bytes(layout, arch))
+    if arch.cores == 1:
+        return model
+    cores = {f"{name}.core{core}.tprog": own for core, own in enumerate(others, 1)}
+    return replace(model, window_bytes=_window_bytes(layout, arch),
+                   contents={**model.contents, **{file: own.content for file, own in cores.items()}},
+                   others=tuple(CoreProgram(file, own.layers) for file, own in cores.items()))
+
+
+def _codes(products: Products) -> tuple[MachineCode, ...]:
+    """Return the programs of an image: of every core that works on it."""
+    return products[Cores].codes or (products[MachineCode],)
 
 
 def _window_bytes(layout: MemoryPlan, arch: Arch) -> int:
@@ -114,13 +137,19 @@ def _signature(graph: Graph) -> Signature:
 
 def _layer_rows(products: Products) -> tuple[dict[str, Any], ...]:
     """Return the report's row of each layer."""
-    schedule, code, layers = products[Schedule], products[MachineCode], products[Layers]
-    counts = np.bincount(code.layers, minlength=len(layers)).tolist()
-    places, vectors = array_vectors(schedule.table)
-    passed = np.bincount(schedule.layers[places], vectors, len(layers)).astype(int).tolist()
+    layers = products[Layers]
+    counts = np.sum([np.bincount(code.layers, minlength=len(layers)) for code in _codes(products)], axis=0).tolist()
+    schedules = products[Cores].schedules or (products[Schedule],)
+    passed = np.sum([_passed(schedule, len(layers)) for schedule in schedules], axis=0).tolist()
     done = [own.done_macs for own in products[Consts].layers]
     return layer_table(layers, products[Numbers], products[Calibration], products[MemoryPlan], counts, passed, done,
                        products[Request].ranges != MINMAX, products[Arch])
+
+
+def _passed(schedule: Schedule, layers: int) -> np.ndarray:
+    """Return [layers]: the vectors that the array computes."""
+    places, vectors = array_vectors(schedule.table)
+    return np.bincount(schedule.layers[places], vectors, layers).astype(int)
 
 
 def _const_files(consts: Consts, layout: MemoryPlan, name: str) -> tuple[ConstFile, ...]:
@@ -149,10 +178,22 @@ def _share_warnings(partition: Partition) -> list[str]:
             f"host is {first.node!r} ({first.operator}): {first.why}"]
 
 
+def _schedule_warnings(products: Products) -> list[str]:
+    """Return what of an outside schedule could not be kept as it is."""
+    followed, found = products[Cores].followed, []
+    if followed is not None and followed.merged:
+        found.append(f"schedule: {len(followed.merged)} of its layers are computed within others: "
+                     f"{', '.join(followed.merged[:FEW_NAMES])}{', ...' if len(followed.merged) > FEW_NAMES else ''}")
+    if followed is not None and followed.rounded:
+        found.append(f"schedule: {followed.rounded} of its boxes end between channel tiles of "
+                     f"{products[Arch].array_size}, and were moved to the next one")
+    return found
+
+
 def _warnings(products: Products, rows: tuple[dict[str, Any], ...]) -> tuple[str, ...]:
     """Return the warnings about calibration, saturation and poor quantization parameters of a program."""
     arch, graph, numbers = products[Arch], products[Graph], products[Numbers]
-    calibration, warnings = products[Calibration], []
+    calibration, warnings = products[Calibration], _schedule_warnings(products)
     if calibration.random and numbers.measured and not products[Request].plain:
         warnings.append(f"no calibration inputs: {numbers.measured} come from random inputs and may be far off; "
                         "give real ones (--calibrate x.npz)")

@@ -78,7 +78,7 @@ class Tensors:
 
     def _placed(self, layout: MemoryPlan, name: str, tile: int, pixels: int) -> np.ndarray:
         """Return [pixels, lanes] of a channel tile where the layout puts it."""
-        memory, base = (Address(LOCAL, layout.residents[name] + tile * pixels) if name in layout.local else
+        memory, base = (Address(LOCAL, layout.local[name].base + tile * pixels) if name in layout.local else
                        layout.homes[name].address(tile, pixels))
         return self.memories[memory][base:base + pixels]
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.runners import memories
+from weft.compiler.cores import AUTO, THROUGHPUT
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.indices.index import feed
@@ -27,7 +28,7 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.support.signals import signal_to_noise
 from weft.tmodel.elements import unpack
 from weft.tmodel.onnx_engine import session
@@ -43,7 +44,7 @@ def layer_signals(request: Request, arch: Arch) -> list[dict[str, Any]]:
     ``signal_to_noise`` in decibels (None: no error at all) and ``saturations``, scalars of its outputs at the ends of
     their range. Tensors that saturate on purpose, as what reads them is constant beyond, are compared with real numbers
     cut in the same way, and count no saturations. Each subgraph of the machine reads the float network's results."""
-    _, made = run_parts(dataclasses.replace(request, keep_tensors=True), _roomy(arch))
+    _, made = run_parts(dataclasses.replace(request, keep_tensors=True, cores=AUTO, goal=THROUGHPUT), _roomy(arch))
     return [signal for products in made for signal in _of_part(products)]
 
 
@@ -83,9 +84,10 @@ def _rounded(value: np.ndarray, scale: TensorScale | None) -> np.ndarray:
 
 
 def _roomy(arch: Arch) -> Arch:
-    """Return the machine with the largest DRAM0 that the address width allows, up to 2**26 vectors."""
-    return arch.replace(dram0_depth=max(arch.dram0_depth, min(1 << 26, (1 << arch.axi_address_width)
-                                                             // arch.vector_bytes)))
+    """Return one core of the machine, with the largest DRAM0 that the address width allows, up to 2**26 vectors."""
+    beside = arch.dram1_depth * arch.vector_bytes if arch.shared_dram else 0
+    room = ((1 << arch.axi_address_width) - beside) // DRAM_OFFSET_BYTES * DRAM_OFFSET_BYTES // arch.vector_bytes
+    return arch.replace(cores=1, memory_ports=1, sync_counters=0, dram0_depth=max(arch.dram0_depth, min(1 << 26, room)))
 
 
 def _tensor(products: Products, dram0: Dram, var: Var) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.compiler.backend.encode import MachineCode
+from weft.compiler.backend.split import ALONE, Cores
 from weft.compiler.check.evaluate import Fixed, Real, Tensors
 from weft.compiler.check.integers import quantised, stored
 from weft.compiler.check.lir_machine import run_lir
@@ -28,6 +29,7 @@ from weft.compiler.quantize.scales import AffineParams
 from weft.compiler.scheduler.schedule import Schedule
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
+from weft.golden.system import GoldenSystem
 from weft.hw.contract.arch import Arch
 from weft.tmodel.elements import gather, pack, unpack
 from weft.tmodel.onnx_engine import run_model
@@ -128,6 +130,16 @@ def _run_code(products: Products, sample: Sample) -> Results:
     return _outputs(products, lambda var: _real(products, var, _from_dram(products, drams[0], var)))
 
 
+def _run_cores(products: Products, sample: Sample) -> Results:
+    """Run the programs of all cores on golden machines."""
+    cores = products[Cores]
+    assert cores.plan is not None
+    placed = products.plus({MemoryPlan: cores.plan.cores[0]})
+    drams = memories(placed, feed(products[Graph], sample))
+    GoldenSystem(products[Arch], *drams).run([code.content for code in cores.codes])
+    return _outputs(products, lambda var: _real(products, var, _from_dram(placed, drams[0], var)))
+
+
 RUNNERS: dict[type, Runner] = {
     Graph: Runner("graph on onnxruntime", False, _run_graph),
     Partition: Runner("parts on onnxruntime", False, _run_parts),
@@ -137,13 +149,14 @@ RUNNERS: dict[type, Runner] = {
     MemoryPlan: Runner("layers, placed tensors", True, _run_layout),
     Schedule: Runner("LIR on golden", True, _run_schedule),
     MachineCode: Runner("program on golden", True, _run_code),
+    Cores: Runner("programs of all cores on golden", True, _run_cores),
 }
 """Type of product -> how it runs, together with the products before it."""
 
 
 def newest(products: Products) -> type:
     """Return the type of the newest product that can run."""
-    return next(kind for kind in reversed(products) if kind in RUNNERS)
+    return next(kind for kind in reversed(products) if kind in RUNNERS and products[kind] is not ALONE)
 
 
 # -- the machine's memories --------------------------------------------------------------------------------------------

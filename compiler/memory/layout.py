@@ -10,7 +10,7 @@ the Consts."""
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -20,7 +20,7 @@ import numpy as np
 from weft.compiler.choices import AGAIN, FORMULA, Choices
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Layer
-from weft.compiler.memory.places import Allocation, DramAddress, first_fit
+from weft.compiler.memory.places import Allocation, DramAddress, Kept, Resident, first_fit
 from weft.compiler.memory.sharing import Share, shares, still_fitting
 from weft.compiler.memory.variables import LiveRange, odd_vectors, place_variables
 from weft.compiler.progress import each
@@ -30,6 +30,7 @@ from weft.compiler.tiling.candidates import Tiling
 from weft.compiler.tiling.costs import Need, traffic
 from weft.compiler.tiling.search import Plan, Search, too_small
 from weft.compiler.tiling.shape import Grain, LayerShape
+from weft.compiler.tiling.spans import Box
 from weft.hw.contract.arch import Arch
 
 MOST_WAITING = 0.002
@@ -45,7 +46,8 @@ class MemoryPlan:
 
     Allocations by Var name: in DRAM0, in DRAM1 (only striped Vars, which have both), and in local memory (pinned Vars).
     ``copy``: the allocation of a copy of all Consts in DRAM0, or None. ``beside``: what layers that run together with
-    one on the array, which stands before them, have of both memories, by number."""
+    one on the array, which stands before them, have of both memories, by number. ``kept``: what of a pinned Var a core
+    has that computes only a share of it, all of those that are not named."""
 
     dram0: Mapping[str, Allocation]
     dram1: Mapping[str, Allocation]
@@ -54,6 +56,7 @@ class MemoryPlan:
     plans: tuple[Plan, ...]
     copy: Allocation | None = None
     beside: Mapping[int, Share] = field(default_factory=dict)
+    kept: Mapping[str, Kept] = field(default_factory=dict)
 
     @cached_property
     def homes(self) -> dict[str, DramAddress]:
@@ -62,9 +65,9 @@ class MemoryPlan:
                 for name, place in self.dram0.items()}
 
     @cached_property
-    def residents(self) -> dict[str, int]:
-        """The bases of pinned Vars in local memory, by name."""
-        return {name: place.base for name, place in self.local.items()}
+    def residents(self) -> dict[str, Resident]:
+        """The places of pinned Vars in local memory, by name."""
+        return {name: Resident(place.base, self.kept.get(name)) for name, place in self.local.items()}
 
     @property
     def dram0_end(self) -> int:
@@ -198,23 +201,25 @@ def _copy_of_consts(planner: Planner, placed: Iterable[Allocation], wanted: bool
 class Planner:
     """Shapes and plans of all layers, given the Vars pinned (``local``) and striped (``dram1``) so far.
 
-    ``floors`` [layers]: the scratch of each layer in vectors; ``needs`` [layers]: how much of it its tiling takes."""
+    ``floors`` [layers]: the scratch of each layer in vectors; ``needs`` [layers]: how much of it its tiling takes.
+    ``shares`` [layers]: what of a layer's output is computed, None for all of it. Planners may have a ``search`` in
+    common. ``kept``: what of a Var would be pinned, None for all of each; a Var that it does not name stays out."""
 
-    def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch, choices: Choices = FORMULA) -> None:
+    def __init__(self, layers: Sequence[Layer], consts: Consts, arch: Arch, choices: Choices = FORMULA,
+                 search: Search | None = None, shares: Sequence[Box] | None = None,
+                 kept: Mapping[str, Kept] | None = None) -> None:
         self.arch = arch
         self.choices = choices
-        self.search = Search()
+        self.search = search or Search()
+        self.kept = kept
         self.consts = allocation_of_consts(consts, layers)
         self.local: dict[str, Allocation] = {}
         self.dram1: dict[str, Allocation] = {}
         self.recent: list[Allocation] = []
-        forms: dict[Hashable, int] = {}
         self.shapes: list[LayerShape] = []
         self.users: dict[str, list[int]] = {}
         for number, (layer, own) in enumerate(zip(each(layers), consts.layers, strict=True)):
-            shape = LayerShape(layer, own, arch, frozenset(), arch.local_depth)
-            form = forms.setdefault(shape.structure, len(forms))
-            self.shapes.append(replace(shape, form=form))
+            self.shapes.append(self.search.shape(layer, own, arch, shares[number] if shares else None))
             for root in {var.root: None for var in (*layer.inputs, *layer.outputs)}:
                 self.users.setdefault(root, []).append(number)
         plans = [self.search.plan(self.shapes[number]) for number, _ in enumerate(each(layers))]
@@ -228,11 +233,11 @@ class Planner:
         """Pin a Var if the layers of its live range become cheaper together.
 
         Vars must come in the order in which they are made."""
-        size = life.var.vectors(self.arch.array_size)
         depth = self.arch.local_depth
         wanted = self.choices.residents.get(life.name)
-        if wanted is False:
+        if wanted is False or self.kept is not None and life.name not in self.kept:
             return
+        size = self.kept[life.name].vectors if self.kept else life.var.vectors(self.arch.array_size)
         self.recent = [place for place in self.recent if place.last >= life.first]
         mirrored = [replace(place, base=depth - place.base - place.size) for place in self.recent]
         base = depth - first_fit(mirrored, size, life.first, life.last) - size

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from weft.compiler.lir import DRAM0, DRAM1, Address
 from weft.compiler.tiling.spans import groups
@@ -28,6 +29,29 @@ class Allocation:
         """Tell whether both objects hold the same vector at the same time."""
         return (self.meets(other.first, other.last) and self.base < other.base + other.size
                 and other.base < self.base + self.size)
+
+
+class Kept(NamedTuple):
+    """What of a root Var lies in a core's local memory.
+
+    ``tiles`` channel tiles from ``first_tile`` on, and of each ``pixels`` from ``first_pixel`` on."""
+
+    first_tile: int
+    tiles: int
+    first_pixel: int
+    pixels: int
+
+    @property
+    def vectors(self) -> int:
+        """The vectors that it takes."""
+        return self.tiles * self.pixels
+
+
+class Resident(NamedTuple):
+    """A pinned Var: ``base`` in local memory, and what is ``kept`` of it, None for all."""
+
+    base: int
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True)

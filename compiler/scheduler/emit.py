@@ -9,17 +9,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Saved
+from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Saved, Var
 from weft.compiler.layers.taps import Pass, Steps, lines, rows
 from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
-from weft.compiler.memory.places import DramAddress
+from weft.compiler.memory.places import DramAddress, Resident
 from weft.compiler.quantize.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.load import Loader, Prepared
 from weft.compiler.scheduler.moves import enlarge, move, transfer, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
-from weft.compiler.scheduler.stages import layer_steps
+from weft.compiler.scheduler.stages import TileStep, layer_steps
 from weft.compiler.tiling.costs import finished_together
 from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
@@ -45,6 +45,16 @@ class Pools(NamedTuple):
     accumulators: Pool
 
 
+class Exchange(NamedTuple):
+    """Boxes of pinned Vars that go from core to core by way of DRAM0 in a layer.
+
+    ``imports`` are loaded before the steps that read them. ``exports``, by the name of a Var that the layer saves, are
+    saved with the steps that make them."""
+
+    imports: tuple[tuple[Var, Box], ...]
+    exports: Mapping[str, tuple[Box, ...]]
+
+
 class Streamed(NamedTuple):
     """The walk of one MatMul, and the values of its Configure registers."""
 
@@ -65,13 +75,16 @@ class Run(NamedTuple):
 class LayerEmitter:
     """The emitter of one layer's LIR.
 
-    ``homes`` has addresses in the DRAMs and ``residents`` bases in local memory, by Var name; ``copy`` is the base of a
-    copy of all Consts in DRAM0, or None."""
+    ``homes`` has addresses in the DRAMs and ``residents`` places in local memory, by Var name; ``copy`` is the base of
+    a copy of all Consts in DRAM0, or None; ``exchange`` what goes from core to core."""
 
     def __init__(self, shape: LayerShape, plan: Plan, ways: LayerQuantization, homes: Mapping[str, DramAddress],
-                 residents: Mapping[str, int], pools: Pools, copy: int | None) -> None:
+                 residents: Mapping[str, Resident], pools: Pools, copy: int | None,
+                 exchange: Exchange | None = None) -> None:
         self.shape, self.layer, self.arch, self.plan, self.ways = shape, shape.layer, shape.arch, plan, ways
         self.homes, self.residents, self.free = homes, residents, pools.accumulators
+        self.exchange = exchange or Exchange((), {})
+        self.imports = [*self.exchange.imports]
         self.loader = Loader(shape, plan, homes, residents, pools.local, copy)
         self.together = self._multiplied(0, 0)  # settings of MatMuls in which all lanes meet
         self.operand = Buffer(pools.accumulators.base, shape.consts.operands)
@@ -90,9 +103,31 @@ class LayerEmitter:
         for step, ending in zip(steps, self.loader.endings(steps), strict=True):
             prepared = self.loader.prepare(step)
             yield from self.loader.loads
+            yield from self._imports(step)
             yield from self._compute(prepared)
             self.loader.release(ending)
+        for var, box in self.imports:  # no step needs them, but a later layer may
+            yield from self._transfer(True, box, var)
         self.free.release(self.operand)
+
+    def _imports(self, step: TileStep) -> Operations:
+        """Yield the loads of what a step is the first to need of pinned Vars that other cores have made.
+
+        What other inputs need too is loaded before the first step."""
+        later, roots = [], [var.root for var in self.layer.inputs]
+        for var, box in self.imports:
+            if roots.count(var.root) > 1 or var != self.layer.core.input or box.meeting(step.strip) is not None:
+                yield from self._transfer(True, box, var)
+            else:
+                later.append((var, box))
+        self.imports = later
+
+    def tables(self) -> Operations:
+        """Yield the loads of the layer's tables alone, which later layers may find loaded."""
+        if self.layer.lookup is not None or self.ways.load_table:
+            self.free.hold(self.operand)
+            yield from self.loader.operands(self.operand.base, self.ways)
+            self.free.release(self.operand)
 
     def _compute(self, prepared: Prepared) -> Operations:
         """Yield what a step computes, a few output channel tiles at a time.
@@ -336,6 +371,14 @@ class LayerEmitter:
         yield from self._scaled(prepared, result.box, rounds + number, move_out)
         if not resident:
             yield from transfer(False, result.box, view, var, self.homes[var.root], self.arch)
+        for box in self.exchange.exports.get(var.name, ()):
+            if (part := box.meeting(result.box)) is not None:
+                yield from self._transfer(False, part, var)
+
+    def _transfer(self, to_local: bool, box: Box, var: Var) -> Operations:
+        """Yield the moves of a box of a pinned Var from or to its place in DRAM0."""
+        view = whole(var, self.residents[var.root], self.arch)
+        return transfer(to_local, box, view, var, self.homes[var.root], self.arch)
 
     @staticmethod
     def _scaled(prepared: Prepared, box: Box, way: int, move_out: Callable[[Box], Operations]) -> Operations:

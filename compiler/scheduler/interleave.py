@@ -43,6 +43,8 @@ _COLUMNS = ("unit", "joined", "cycles", "latency", "read", "read_first", "read_l
 _UNIT, _JOINED, _CYCLES, _LATENCY, _READ, _WRITE = (_COLUMNS.index(name) for name in (
     "unit", "joined", "cycles", "latency", "read", "write"))
 _NONE = (-1, 0, 0)
+SYNC = "sync"
+"""The unit of posts and waits, which only machines of several cores have."""
 
 Row = tuple[Any, ...]
 """A value, or an array of one for each operation, for each of _COLUMNS."""
@@ -67,8 +69,41 @@ def interleave(table: LirTable, arch: Arch, paces: Paces = USUAL) -> np.ndarray:
 
 def start_cycles(table: LirTable, arch: Arch, paces: Paces = USUAL) -> np.ndarray:
     """Return [operations]: the cycle in which each would start; a SIMD loop starts as a whole."""
-    units = {name: number for number, name in enumerate(unit_names(arch))}
-    rows = _Rows(arch, units).table(table)
+    return Timeline(table, arch, paces).advance(table.count)
+
+
+class Timeline:
+    """The pass over the operations of one core, which may stop between them and go on.
+
+    ``done`` [operations]: when each ends, as far as the pass has come."""
+
+    def __init__(self, table: LirTable, arch: Arch, paces: Paces = USUAL) -> None:
+        names = unit_names(arch)
+        self.units = {name: number for number, name in enumerate((*names, *({SYNC} - {*names})))}
+        self.rows = rows = _paced(_Rows(arch, self.units).table(table), table, paces)
+        ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (_READ, _WRITE)) + 1
+                for memory in range(len(_MEMORIES))]
+        self.bases, self.touches = np.cumsum([0, *ends]), _checked(self.units, arch)
+        self.read_until, self.written_until = np.zeros((2, len(self.units), self.bases[-1]), np.int64)
+        self.free = np.zeros(len(self.units) + 2, np.int64)
+        self.free[-1] = -1
+        self.starts, self.done = np.zeros((2, table.count), np.int64)
+        self.first = 0
+
+    def advance(self, end: int, least: int = 0) -> np.ndarray:
+        """Go on to before operation ``end``, which must not be within a loop; return [operations] of starts so far.
+
+        The next operation does not start before cycle ``least``."""
+        part = slice(self.first, end)
+        self.starts[part], self.done[part] = _starts(
+            self.rows[part], least, self.bases, self.touches, self.units["mat_mul"], self.units["load_weight"],
+            self.read_until, self.written_until, self.free)
+        self.first = end
+        return self.starts[:end]
+
+
+def _paced(rows: np.ndarray, table: LirTable, paces: Paces) -> np.ndarray:
+    """Return rows with the cycles that units take at these paces."""
     if paces.simd is not None:
         paced = table.numbers[lir.Simd]
         rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces.simd[paced] // (2 * SIMD_CYCLES)
@@ -76,9 +111,7 @@ def start_cycles(table: LirTable, arch: Arch, paces: Paces = USUAL) -> np.ndarra
         numbers, move = table.of_kind(lir.DataMove)
         paced = numbers[move.far.memory != MEMORY_NUMBERS[ACCUMULATORS]]
         rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces.fetch[paced] // 2
-    ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (_READ, _WRITE)) + 1
-            for memory in range(len(_MEMORIES))]
-    return _starts(rows, np.cumsum([0, *ends]), _checked(units, arch), units["mat_mul"], units["load_weight"])
+    return rows
 
 
 def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
@@ -88,6 +121,8 @@ def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
         for writes in (False, True):
             for name in clients(arch, memory, writes=writes):
                 touched[number, units[name], int(writes)] = True
+    if arch.sync_counters:
+        touched[[MEMORY_NUMBERS[DRAM0], MEMORY_NUMBERS[DRAM1]], units[SYNC], 1] = True
     return touched
 
 
@@ -158,6 +193,10 @@ class _Rows:
             units[MEMORY_NUMBERS[window]] = self.units[f"{port}_write"], self.units[f"{port}_read"]
         return units
 
+    def _signal(self, entry: Any, table: LirTable) -> Row:
+        """Return the rows of Signals, which hold their range against moves as writes would."""
+        return self.units[SYNC], 0, 1, ISSUE_LATENCY, *_NONE, *self._range(entry.far, entry.size, 1)
+
     def _simd(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of SIMD operations; in a loop one covers all iterations."""
         inside, count = table.loops()
@@ -187,7 +226,7 @@ class _Rows:
     ROW: dict[type, Callable[..., Row]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
-        lir.LoadActivationTable: _load_activation_table,
+        lir.LoadActivationTable: _load_activation_table, lir.Signal: _signal,
     }
 
 
@@ -217,23 +256,24 @@ def _hold(range_, unit, bases, until, done):  # type: ignore
 
 
 @entry
-def _starts(rows, bases, touches, mat_mul, load_weight):  # type: ignore
-    """Return the start of every operation in cycles.
+def _starts(rows, least, bases, touches, mat_mul, load_weight, read_until, written_until, free):  # type: ignore
+    """Return the start and the end of every operation in cycles; the first starts at ``least`` or later.
 
     ``bases`` puts the memories one after the other in one array of vectors. A SIMD loop, header and body, starts as
     one. A MatMul starts after the loads of weights before it; such a load starts after the MatMuls before it have
-    started, because these take over the weights as they start."""
+    started, because these take over the weights as they start. ``read_until``, ``written_until`` [units, vectors] and
+    ``free`` [units + 2] are kept from call to call; behind the units' numbers ``free`` has when weights are loaded, and
+    when they were taken."""
     units = touches.shape[1]
-    read_until, written_until = np.zeros((units, bases[-1]), np.int64), np.zeros((units, bases[-1]), np.int64)
-    free = np.zeros(units, np.int64)
-    starts = np.zeros(len(rows), np.int64)
-    weights_ready, weights_taken, first = 0, -1, 0
+    starts, ends = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    weights_ready, weights_taken, first = free[units], free[units + 1], 0
     while first < len(rows):
         end = first + 1
         while end < len(rows) and rows[end, _JOINED]:
             end += 1
         unit = rows[first, _UNIT]
-        start = free[unit]
+        start = max(free[unit], least)
+        least = 0
         if unit == mat_mul:
             start = max(start, weights_ready)
         if unit == load_weight:
@@ -246,10 +286,11 @@ def _starts(rows, bases, touches, mat_mul, load_weight):  # type: ignore
         for row in rows[first:end]:
             _hold(row[_READ:_WRITE], unit, bases, read_until, done)
             _hold(row[_WRITE:], unit, bases, written_until, done)
-        starts[first:end] = start
+        starts[first:end], ends[first:end] = start, done
         if unit == mat_mul:
             weights_taken = start
         if unit == load_weight:
             weights_ready = done
         first = end
-    return starts
+    free[units], free[units + 1] = weights_ready, weights_taken
+    return starts, ends

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from weft.compiler import lir
 from weft.compiler.layers.hir import Product, Var
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
-from weft.compiler.memory.places import DramAddress
+from weft.compiler.memory.places import DramAddress, Resident
 from weft.compiler.quantize.consts import KEYS
 from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
@@ -73,10 +73,11 @@ class WeightSource:
 class Loader:
     """The loads of one layer.
 
-    ``homes`` has addresses in the DRAMs and ``residents`` bases in local memory, by Var name. ``pool`` is the free
+    ``homes`` has addresses in the DRAMs and ``residents`` places in local memory, by Var name. ``pool`` is the free
     local memory, ``copy`` the base of a copy of all Consts in DRAM0, or None."""
 
-    def __init__(self, shape: LayerShape, plan: Plan, homes: Mapping[str, DramAddress], residents: Mapping[str, int],
+    def __init__(self, shape: LayerShape, plan: Plan, homes: Mapping[str, DramAddress],
+                 residents: Mapping[str, Resident],
                  pool: Pool, copy: int | None) -> None:
         self.source = WeightSource(copy)
         self.shape, self.layer, self.arch = shape, shape.layer, shape.arch

@@ -9,15 +9,20 @@ from collections.abc import Iterator
 from weft.compiler import lir
 from weft.compiler.layers.hir import Var
 from weft.compiler.lir import ACCUMULATORS, LOCAL, NO_SETTINGS, Address, Settings
-from weft.compiler.memory.places import DramAddress
+from weft.compiler.memory.places import DramAddress, Resident
 from weft.compiler.tiling.spans import Axis, Box, View, between, spans
 from weft.hw.contract.arch import Arch
 from weft.tmodel.window import Size
 
 
-def whole(var: Var, base: int, arch: Arch) -> View:
-    """Return the view of all of a Var whose root lies at ``base``."""
-    return _tiles_at(var, (0, var.tiles(arch.array_size)), base + var.first_tile * var.tile_pixels)
+def whole(var: Var, place: Resident, arch: Arch) -> View:
+    """Return the view of all of a pinned Var; what is not kept of it has addresses too, but must not be touched."""
+    tiles, kept = (0, var.tiles(arch.array_size)), place.kept
+    if kept is None:
+        return _tiles_at(var, tiles, place.base + var.first_tile * var.tile_pixels)
+    offset, pitch, step = (var.part.offset, var.part.pitch, var.part.step) if var.part else (0, var.width, 1)
+    base = place.base + (var.first_tile - kept.first_tile) * kept.pixels + offset - kept.first_pixel
+    return View(base, Box(tiles, (0, var.height), (0, var.width)), (kept.pixels, pitch, step))
 
 
 def _tiles_at(var: Var, tiles: tuple[int, int], base: int) -> View:

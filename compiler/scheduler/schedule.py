@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from weft.compiler.lir_table import LirTable
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.scheduler.emit import LayerEmitter, Pools
+from weft.compiler.scheduler.emit import Exchange, LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import SIMD_CYCLES, Paces, interleave
 from weft.compiler.scheduler.length import check_length, most_instructions
 from weft.compiler.scheduler.merge import merged
@@ -52,13 +52,15 @@ def schedule(numbers: Numbers, layout: MemoryPlan, arch: Arch) -> Schedule:
     return schedule_layers(numbers, layout, arch, 0, len(layout.shapes))
 
 
-def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, end: int) -> Schedule:
+def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, end: int,
+                    resting: Collection[int] = (), exchanges: Sequence[Exchange] = ()) -> Schedule:
     """Return the operations of the layers ``first`` to before ``end``, as if the program began there.
 
-    Layers that run together are merged, if both are among them."""
+    Layers that run together are merged, if both are among them. Of layers in which the core is ``resting`` only the
+    tables are loaded. ``exchanges`` [layers]: what goes from core to core, none if empty."""
     operations: list[lir.Operation] = []
     layers: list[np.ndarray] = []
-    free = Free(numbers, layout, arch, first)
+    free = Free(numbers, layout, arch, first, resting, exchanges)
     shapes = each([shape.layer for shape in layout.shapes[first:end]])
     for group in _groups(layout, first, end):
         for _ in group:
@@ -85,10 +87,12 @@ def _groups(layout: MemoryPlan, first: int, end: int) -> list[list[int]]:
 class Free:
     """The free vectors of both memories from layer to layer, and who takes them.
 
-    ``first``: the layer that the program begins with."""
+    ``first``: the layer that the program begins with; ``resting`` and ``exchanges``: see :func:`schedule_layers`."""
 
-    def __init__(self, numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int) -> None:
+    def __init__(self, numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, resting: Collection[int],
+                 exchanges: Sequence[Exchange]) -> None:
         self.numbers, self.layout, self.arch = numbers, layout, arch
+        self.resting, self.exchanges = resting, exchanges
         self.pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
         for place in layout.local.values():
             if place.first < first <= place.last:
@@ -128,8 +132,10 @@ class Free:
         """Return the operations of a layer, as many as a program may have."""
         copy = self.layout.copy.base if self.layout.copy is not None else None
         emitter = LayerEmitter(self.layout.shapes[number], self.layout.plans[number], self.numbers.ways(number),
-                               self.layout.homes, self.layout.residents, pools, copy)
-        return [*itertools.islice(emitter.operations(), most_instructions(self.arch) + 1 - behind)]
+                               self.layout.homes, self.layout.residents, pools, copy,
+                               self.exchanges[number] if self.exchanges else None)
+        emitted = emitter.tables() if number in self.resting else emitter.operations()
+        return [*itertools.islice(emitted, most_instructions(self.arch) + 1 - behind)]
 
     def _hold(self, number: int) -> None:
         """Take what tensors that are pinned from this layer on need."""

@@ -50,11 +50,12 @@ def layer_steps(shape: LayerShape, tiling: Tiling) -> list[TileStep]:
 def _stages(shape: LayerShape, tiling: Tiling) -> Iterator[Box]:
     """Yield the output boxes of a layer in the order of the tiling's loops."""
     regions = list(shape.regions(tiling.grain))
-    outputs = groups(shape.output_tiles, tiling.outputs)
+    first, end = shape.box.tiles
+    outputs = groups(end, tiling.outputs, first)
     if tiling.outputs_outer:
-        yield from (Box(tiles, region.rows, region.columns) for tiles in outputs for region in regions)
+        yield from (region.of(tiles) for tiles in outputs for region in regions)
     else:
-        yield from (Box(tiles, region.rows, region.columns) for region in regions for tiles in outputs)
+        yield from (region.of(tiles) for region in regions for tiles in outputs)
 
 
 def _weights(shape: LayerShape, tiling: Tiling, region: Box) -> list[tuple[tuple[int, int], tuple[int, int]]]:

@@ -135,13 +135,13 @@ def _halvings(count: int) -> list[int]:
 
 def _whole_rows(shape: LayerShape) -> list[Grain]:
     """Return cuts of the output into groups of whole rows."""
-    height, width = shape.layer.output.size
+    height, width = shape.output_size
     return [Grain(rows, width) for rows in _divisions(height)]
 
 
 def _parts_of_rows(shape: LayerShape) -> list[Grain]:
     """Return cuts of the output into rectangles."""
-    height, width = shape.layer.output.size
+    height, width = shape.output_size
     return [Grain(rows, columns) for rows, columns in itertools.product(_divisions(height), _divisions(width))]
 
 
@@ -174,7 +174,7 @@ def candidates(shape: LayerShape, level: int) -> Tilings:
     ``level`` indexes GRAINS."""
     found = tilings_of(shape, GRAINS[level](shape), list(_groups(shape, level > 0)))
     sets = weight_sets(shape, found)
-    one_region = np.array([grain.size == shape.layer.output.size for grain in found.grains], bool)[found.grain]
+    one_region = np.array([grain.size == shape.output_size for grain in found.grains], bool)[found.grain]
     reorders = ~one_region & (found.outputs < shape.output_tiles)
     buffers, all_sets, outer = (axis.ravel() for axis in np.meshgrid([2, 1], [0, 1], [0, 1], indexing="ij"))
     slots = np.where(all_sets, sets[:, None], np.minimum(sets[:, None], buffers))

@@ -6,7 +6,6 @@ of everything: then the next step's loads run while a step computes."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -113,11 +112,12 @@ def _traffic(shape: LayerShape, tilings: Tilings) -> Traffic:
     read, write = (np.zeros((2, len(tilings.outputs))) for _ in range(2))  # [DRAM, tilings]
     consts = shape.scale_total * _scale_loads(shape, tilings)
     for var in shape.streamed_adds:
-        read += _by_dram(shape, var) * tilings.core_total
+        read += _by_dram(shape, var) * shape.part * tilings.core_total
     if not shape.input_is_resident:
-        read += _by_dram(shape, core.input) * tilings.strip_total * _strip_loads(shape, tilings)
+        read += _by_dram(shape, core.input) * shape.input_part * tilings.strip_total * _strip_loads(shape, tilings)
     for save in shape.streamed_outputs:
-        write += _by_dram(shape, save.var) * math.prod((core if save.before_pool else shape.layer.output).size)
+        write += _by_dram(shape, save.var) * shape.part * (
+            shape.core_pixels if save.before_pool else shape.output_pixels)
     if shape.loads:
         steps = tilings.regions * part_count(shape.output_tiles, tilings.outputs)
         array = shape.output_tiles * tilings.core_total + steps * MOVE_OVERHEAD_CYCLES
@@ -126,7 +126,7 @@ def _traffic(shape: LayerShape, tilings: Tilings) -> Traffic:
     if not isinstance(core, Product):
         consts = consts + weights
     elif not shape.weights_are_resident:
-        read += _by_dram(shape, core.weights) * weights // shape.output_tiles
+        read += _by_dram(shape, core.weights) * shape.part * weights // shape.output_tiles
     return Traffic(shape.weight_tile_count * tilings.array, read[0], read[1], write[0], write[1], consts)
 
 
@@ -183,10 +183,9 @@ def _requantization(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
         return []
     loads = tilings.regions * (shape.scale_total // SCALE_VECTORS) * SCALE_OVERHEAD_CYCLES
     if shape.layer.rounding is None:
-        pixels = (math.prod(part.size) for part in (shape.layer.core, shape.layer.output))
-        return [shape.written(*pixels) * shape.output_tiles + loads]
+        return [shape.written(shape.core_pixels, shape.output_pixels) * shape.output_tiles + loads]
     again = tilings.core_total * shape.output_tiles * (1 + len(shape.layer.adds))
-    left = shape.left(tilings.core_total, math.prod(shape.layer.output.size)) * shape.output_tiles
+    left = shape.left(tilings.core_total, shape.output_pixels) * shape.output_tiles
     return [left + loads, again]
 
 
@@ -194,12 +193,14 @@ def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:
     """Return the cycles that nothing overlaps, with ``beats`` for a vector.
 
     They last until the first input tile is loaded, and from the last MatMul until its last vector is stored."""
-    first = 0
+    first = np.zeros_like(tilings.outputs)
     if not shape.input_is_resident:
         first = tilings.strip_largest * _at_once(shape, shape.layer.core.input, tilings.inputs)
     together = part_count(FINISH_VECTORS, np.maximum(1, tilings.core_largest))
     tiles = np.minimum(tilings.outputs, together)
     saved = sum(_at_once(shape, save.var, tiles) for save in shape.streamed_outputs)
+    if shape.share is not None:
+        first = first + tilings.weights
     return np.asarray(beats * first + tilings.core_largest * (tiles + beats * saved))
 
 

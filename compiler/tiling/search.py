@@ -8,15 +8,18 @@ pinned Vars, and keeps them sorted by cost. Then the plan is the first candidate
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from weft.compiler.errors import CompileError, refuse
+from weft.compiler.layers.hir import Layer
+from weft.compiler.quantize.consts import LayerConsts
 from weft.compiler.tiling.candidates import GRAINS, Tiling, Tilings, candidates
 from weft.compiler.tiling.costs import Need, cost, need, needs
 from weft.compiler.tiling.shape import Grain, LayerShape
+from weft.compiler.tiling.spans import Box
 from weft.hw.contract.arch import Arch
 
 
@@ -53,6 +56,12 @@ class Search:
         self.asked = 0
         self._tilings: dict[tuple[Hashable, int], Tilings] = {}
         self._ranked: dict[tuple[Hashable, int], Ranked] = {}
+        self._forms: dict[Hashable, int] = {}
+
+    def shape(self, layer: Layer, consts: LayerConsts, arch: Arch, share: Box | None = None) -> LayerShape:
+        """Return the shape of a layer, or of a core's share of it, with no tensor in local memory."""
+        shape = LayerShape(layer, consts, arch, frozenset(), arch.local_depth, share=share)
+        return replace(shape, form=self._forms.setdefault(shape.structure, len(self._forms)))
 
     def plan(self, shape: LayerShape) -> Plan | None:
         """Return the cheapest tiling of a layer, or None if none fits.

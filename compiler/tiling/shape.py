@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.compiler.layers.hir import Layer, Load, Product, Saved, Var
 from weft.compiler.layers.taps import load_cycles
-from weft.compiler.quantize.consts import LayerConsts
+from weft.compiler.quantize.consts import LayerConsts, OutputBlock
 from weft.compiler.tiling.spans import Box, groups, part_count
 from weft.compiler.tiling.weight_tiles import Links, Parts, WeightTiles
 from weft.hw.contract.arch import Arch
@@ -68,7 +68,8 @@ class LayerShape:
     """A layer with the facts that tiling depends on.
 
     ``resident`` names the Vars pinned in local memory, ``spread`` those striped over both DRAMs (odd channel tiles in
-    DRAM1). ``scratch`` is the part of local memory, in vectors, that the layer has for itself."""
+    DRAM1). ``scratch`` is the part of local memory, in vectors, that the layer has for itself. ``share`` is the box of
+    the output that this core computes, None for all of it; other cores compute the rest."""
 
     layer: Layer
     consts: LayerConsts
@@ -76,6 +77,7 @@ class LayerShape:
     resident: frozenset[str]
     scratch: int
     spread: frozenset[str] = frozenset()
+    share: Box | None = None
     form: int = 0
     """The number of the layer's form; layers of one form have the same candidates, see :attr:`structure`."""
     _cuts: dict[tuple[Grain, int, int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
@@ -92,7 +94,7 @@ class LayerShape:
         return (type(core), core.window, core.size, core.input.size, self.input_tiles, self.output_tiles,
                 layer.output.size, layer.pool.window if layer.pool else None, len(layer.adds), layer.multiplies,
                 layer.rounding is None, tuple(save.before_pool for save in layer.saves), consts.blocks, consts.operands,
-                consts.local_vectors, consts.scales, consts.scale_size)
+                consts.local_vectors, consts.scales, consts.scale_size, self.share)
 
     @property
     def streams(self) -> Hashable:
@@ -113,9 +115,48 @@ class LayerShape:
         return self.layer.core.input.tiles(self.arch.array_size)
 
     @cached_property
+    def box(self) -> Box:
+        """The box of the layer's output that is computed: the share, or all of it."""
+        height, width = self.layer.output.size
+        return self.share or Box((0, self.layer.output.tiles(self.arch.array_size)), (0, height), (0, width))
+
+    @cached_property
     def output_tiles(self) -> int:
-        """The number of channel tiles of the layer's output."""
-        return self.layer.output.tiles(self.arch.array_size)
+        """The number of channel tiles that are computed."""
+        return self.box.tiles[1] - self.box.tiles[0]
+
+    @cached_property
+    def output_size(self) -> Size:
+        """The rows and columns of the output that are computed."""
+        return self.box.size
+
+    @cached_property
+    def output_pixels(self) -> int:
+        """The pixels of the output that are computed."""
+        return self.box.pixels
+
+    @cached_property
+    def core_pixels(self) -> int:
+        """The pixels of the core's result that are computed."""
+        return math.prod(self.layer.core.size) if self.share is None else self.core_region(self.share).pixels
+
+    @cached_property
+    def part(self) -> float:
+        """How many of the output's channel tiles are computed, 1 for all."""
+        return 1 if self.share is None else self.output_tiles / self.layer.output.tiles(self.arch.array_size)
+
+    @cached_property
+    def input_part(self) -> float:
+        """How many of the input's channel tiles are read, 1 for all."""
+        if self.share is None or self.loads:
+            return self.part
+        return len({number for block in self.blocks for number, tiles in enumerate(block.tiles)
+                    if tiles}) / self.input_tiles
+
+    @cached_property
+    def blocks(self) -> tuple[OutputBlock, ...]:
+        """The weights of the channel tiles that are computed."""
+        return self.consts.blocks[slice(*self.box.tiles)]
 
     @property
     def loads(self) -> bool:
@@ -125,7 +166,7 @@ class LayerShape:
     @cached_property
     def tiles(self) -> WeightTiles:
         """The layer's weight tiles."""
-        return WeightTiles(self.consts.blocks, self.layer.core.window)
+        return WeightTiles(self.blocks, self.layer.core.window)
 
     @property
     def most_taps(self) -> int:
@@ -135,7 +176,7 @@ class LayerShape:
     @cached_property
     def weight_tile_count(self) -> int:
         """The number of the layer's weight tiles."""
-        return sum(len(tiles) for block in self.consts.blocks for tiles in block.tiles)
+        return sum(len(tiles) for block in self.blocks for tiles in block.tiles)
 
     @cached_property
     def overhang(self) -> int:
@@ -156,12 +197,12 @@ class LayerShape:
     @cached_property
     def weight_total(self) -> int:
         """The vectors of all weights and biases."""
-        return sum(block.size for block in self.consts.blocks)
+        return sum(block.size for block in self.blocks)
 
     @cached_property
     def scale_total(self) -> int:
         """The vectors that LoadScale reads for all output channel tiles."""
-        start, end = self.consts.scale_piece((0, self.output_tiles))
+        start, end = self.consts.scale_piece(self.box.tiles)
         return end - start
 
     @cached_property
@@ -169,7 +210,7 @@ class LayerShape:
         """The most vectors that LoadScale reads for any n adjacent output channel tiles.
 
         Entry n of [output channel tiles + 1]; 0 on machines without LoadScale."""
-        places = np.array(self.consts.scales, np.int64)
+        places = np.array(self.consts.scales[slice(*self.box.tiles)], np.int64)
         sizes = [int((places[size - 1:] - places[:len(places) - size + 1]).max(initial=0)) + self.consts.scale_size
                  for size in range(1, len(places) + 1)]
         return np.array([0, *(sizes or [0] * self.output_tiles)], np.int64)
@@ -245,7 +286,9 @@ class LayerShape:
         """Return the input tile that ``core``, a box of the core's result, needs.
 
         It is for the weight tiles ``taps`` of the input channel tiles ``inputs`` (both half open)."""
-        source, window = self.layer.core, self.tiles.window_of(core.tiles, inputs, taps)
+        first = self.box.tiles[0]
+        source, window = self.layer.core, self.tiles.window_of((core.tiles[0] - first, core.tiles[1] - first), inputs,
+                                                               taps)
         if window is None:
             return Box(inputs, (0, 0), (0, 0))
         rows, columns = (window.inputs(axis, *span, source.input.size[axis])
@@ -254,9 +297,10 @@ class LayerShape:
 
     def regions(self, grain: Grain) -> Iterator[Box]:
         """Yield the output tiles, row by row."""
-        height, width = self.layer.output.size
-        for rows, columns in itertools.product(groups(height, grain.rows), groups(width, grain.columns)):
-            yield Box((0, self.output_tiles), rows, columns)
+        box = self.box
+        for rows, columns in itertools.product(groups(box.rows[1], grain.rows, box.rows[0]),
+                                               groups(box.columns[1], grain.columns, box.columns[0])):
+            yield box.within(rows, columns)
 
     def cut(self, grain: Grain, outputs: int, inputs: int, taps: int) -> Cut:
         """Return the sizes that a ``grain`` leads to.
@@ -294,7 +338,8 @@ class LayerShape:
 
     def _core_spans(self, axis: int, grain: Grain) -> list[tuple[int, int]]:
         """Return the ranges of the core's pixels along one axis, for each output tile and part."""
-        found = groups(self.layer.output.size[axis], grain.size[axis])
+        low, high = (self.box.rows, self.box.columns)[axis]
+        found = groups(high, grain.size[axis], low)
         pool, size = self.layer.pool, self.layer.core.size[axis]
         if pool is not None:
             found = [pool.window.inputs(axis, *span, size) for span in found]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
@@ -11,6 +12,7 @@ import numpy as np
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.walk import encodable
+from weft.tmodel.window import Size
 
 
 class Axis(NamedTuple):
@@ -43,9 +45,14 @@ class Box:
     columns: tuple[int, int]
 
     @property
+    def size(self) -> Size:
+        """The numbers of rows and columns."""
+        return self.rows[1] - self.rows[0], self.columns[1] - self.columns[0]
+
+    @property
     def pixels(self) -> int:
         """The pixels of one channel tile."""
-        return (self.rows[1] - self.rows[0]) * (self.columns[1] - self.columns[0])
+        return math.prod(self.size)
 
     @property
     def vectors(self) -> int:
@@ -55,6 +62,16 @@ class Box:
     def of(self, tiles: tuple[int, int]) -> Box:
         """Return the same rows and columns of other channel tiles."""
         return Box(tiles, self.rows, self.columns)
+
+    def meeting(self, other: Box) -> Box | None:
+        """Return what two boxes have in common, None for nothing."""
+        axes = [(max(own[0], its[0]), min(own[1], its[1])) for own, its in (
+            (self.tiles, other.tiles), (self.rows, other.rows), (self.columns, other.columns))]
+        return Box(*axes) if all(low < high for low, high in axes) else None
+
+    def within(self, rows: tuple[int, int], columns: tuple[int, int]) -> Box:
+        """Return other rows and columns of the same channel tiles."""
+        return Box(self.tiles, rows, columns)
 
 
 @dataclass(frozen=True)

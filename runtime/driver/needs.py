@@ -38,12 +38,12 @@ def needs_of_cores(model: TModel, cores: int) -> dict[str, int]:
 def needs_of_one(model: TModel) -> dict[str, int]:
     """Return the bytes of each memory that a driver fills, or that the program reaches, for one image."""
     arch, isa = model.arch, Isa(model.arch)
-    programs = [preload(model, isa), model.program]
+    programs = [preload(model, isa), max(model.programs, key=len)]
     ends = dict.fromkeys(DRAMS, 1)
     for memory, consts in (("dram0", model.dram0_consts), ("dram1", model.consts)):
         ends[memory] = max([ends[memory], *(base + len(vectors) for base, vectors in consts)])
     ends["dram0"] = max([ends["dram0"], *(port.base + port.size for port in (*model.inputs, *model.outputs))])
-    for program in programs:
+    for program in (programs[0], *model.programs):
         flows, _, last = dram_moves(program, arch)
         for memory in DRAMS:
             ends[memory] = max([ends[memory], *(last[_of(flows, memory)] + 1).tolist()])

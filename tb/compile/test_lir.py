@@ -49,8 +49,9 @@ def check(state: Products, operations: list[lir.Operation]) -> None:
 
 def test_text_comes_back(state: Products) -> None:
     operations = list(state[Schedule].operations)
-    of_bytes = {lir.LoadScale, lir.LoadActivationTable}
-    assert {type(operation) for operation in operations} == {*lir.OPERATIONS.values()} - of_bytes
+    of_bytes, of_cores = {lir.LoadScale, lir.LoadActivationTable}, {lir.Signal}
+    assert {type(operation) for operation in operations} == {*lir.OPERATIONS.values()} - of_bytes - of_cores
+    operations += [lir.Signal(True, 1, 2, Address(DRAM0, 3), 4), lir.Signal(False, 0, 6, Address(DRAM1, 0), 1)]
     assert lir.parse_program(lir.program_text(operations)) == operations
 
 

@@ -94,6 +94,7 @@ def test_a_file_of_another_kind_stays_and_an_own_one_is_replaced(name: str, here
     ("report net.tmodel -o net.tmodel", "--output net.tmodel: found the file that MODEL names"),
     (f"{COMPILE} --html net.onnx", "--html net.onnx: found the file that MODEL names"),
     (f"{COMPILE} --report x.npz", "--report x.npz: found the file that --calibrate names"),
+    (f"{COMPILE} --schedule my.tarch --report my.tarch", "--report my.tarch: found the file that --schedule names"),
     (f"{COMPILE} --report x --html ./x", "--html x: found the file that --report names"),
     (f"{COMPILE} --report out/net.tmodel", "--report out/net.tmodel: found the file that --folder names"),
     ("compile net.onnx -a my.tarch -o out --html my.tarch", "--html my.tarch: found the file that --arch names"),
@@ -123,7 +124,7 @@ def test_an_output_is_no_input_and_no_other_output(command: str, text: str, here
 def test_every_option_that_writes_is_checked_here() -> None:
     """A new one has to be put into one of these lists, and into the tests above."""
     reads = {"model", "models", "inputs", "calibrate", "program", "tls_ca", "tls_cert", "tls_key",
-             "choices", "script"}
+             "choices", "schedule", "script"}
     writes = {"output", "folder", "trace", "report_file", "html_file", "dump_dir", "plot", "results", "output_file"}
     hints = [typing.get_type_hints(command.callback) for command in (*app.registered_commands,
                                                                      *board.app.registered_commands)]
