@@ -136,7 +136,7 @@ def print_steps(planned: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(planned, indent=1))
         return
-    print(f"# {planned['name']} with {planned['toolchain']}. The build runs it where weft.tarch and xc7.ys are.")
+    print(f"# {planned['name']} with {planned['toolchain']}, in the working folder of the build.")
     for number, step in enumerate(planned["steps"], 1):
         print(f"\n# {number}. {step['what']}\n{step['command']}")
     for each in planned["missing"]:

@@ -89,7 +89,7 @@ def _chipdb(part: str) -> tuple[Path, list[tuple[str, str]]]:
     there = [folder / name for name in names(part) if (folder / name).is_file()]
     path = there[0] if there else folder / names(part)[0]
     export = (f"set {CHIPDB} to the folder of chip databases, and make this one: python3 "
-              f"NEXTPNR_XILINX/xilinx/python/bbaexport.py --device {part} --bba chip.bba && "
+              f".../nextpnr-xilinx/xilinx/python/bbaexport.py --device {part} --bba chip.bba && "
               f"bbasm -l chip.bba {path}")
     if not there:
         return path, [(f"no chip database {path}", export)]
