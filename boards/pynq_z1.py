@@ -4,7 +4,7 @@
 from weft.boards.board import Board, Processor
 
 BOARD = Board(
-    key="pynq_z1", name="Digilent PYNQ-Z1", arch="pynq", others=("pynq_3x8", "pynq_int8"),
+    key="pynq_z1", name="Digilent PYNQ-Z1", arch="pynq", others=("pynq_3x8", "pynq_int8", "pynq_lut"),
     part="XC7Z020", speed_grade="1", family="xc7",
     target_hz=150e6, xray="xc7z020clg400-1",
     plug="An SD card with the PYNQ image, power, Ethernet.",
