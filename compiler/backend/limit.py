@@ -69,7 +69,7 @@ def _convolution(graph: Graph, node: Node, arch: Arch, packed: bool) -> int:
     allowed = ways(window, (channels, *source), result)[:None if packed and group == 1 else 1]
     joined = min(way.window.work(way.packing.size, result)
                  * _tile_pairs(way.packing.layout[0], made, group, lanes) for way in allowed)
-    depthwise = Convolution(Var(node.input(0), channels, *source), "", "", group, window, node.output, result, 0)
+    depthwise = Convolution(Var(node.input(0), channels, *source), "", "", group, window, result, 0)
     found = passes(depthwise, arch) if arch.depthwise_taps and group == channels == made else []
     if not found:
         return batch * joined

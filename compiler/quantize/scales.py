@@ -173,7 +173,8 @@ class AffineParams(Numbers):
     def check_limits(self, layers: Sequence[Layer]) -> None:
         """Raise CompileError if a layer's upper limit is not the end of its output's scale."""
         for layer in layers:
-            for limit in (operation.value for operation in layer.operations if isinstance(operation, Minimum)):
+            if isinstance(layer.elementwise, Minimum):
+                limit = layer.elementwise.value
                 end, step = self.vars[layer.output.root].high, self.vars[layer.output.root].scale
                 if end > limit + step:
                     raise refuse(f"node {layer.name!r}, upper limit {limit:g}", f"a scale that goes to {end:.6g}, for "

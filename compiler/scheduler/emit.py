@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Saved, Var
+from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Save, Var
 from weft.compiler.layers.taps import Pass, Steps, lines, rows
 from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
 from weft.compiler.memory.places import DramAddress, Resident
@@ -223,7 +223,7 @@ class LayerEmitter:
         def move_out(box: Box) -> Operations:
             for piece in pieces(box):
                 yield from move(True, piece, view, result, ACCUMULATORS, self.arch, self.ways.rounding,
-                                relu=self.layer.rounds_relu)
+                                relu=self.layer.first_relu)
 
         yield from self._scaled(prepared, result.box, 0, move_out)
         for piece in pieces(result.box):
@@ -356,7 +356,7 @@ class LayerEmitter:
             if save.before_pool == before_pool:
                 yield from self._save(prepared, result, save, number)
 
-    def _save(self, prepared: Prepared, result: View, save: Saved, number: int) -> Operations:
+    def _save(self, prepared: Prepared, result: View, save: Save, number: int) -> Operations:
         """Yield the moves that requantize a result into local memory and, unless it is pinned, on to DRAM."""
         var, rounds = save.var, self.layer.rounding is not None
         resident = var.root in self.residents

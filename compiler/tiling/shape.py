@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compiler.layers.hir import Layer, Load, Product, Saved, Var
+from weft.compiler.layers.hir import Layer, Load, Product, Save, Var
 from weft.compiler.layers.taps import load_cycles
 from weft.compiler.quantize.consts import LayerConsts, OutputBlock
 from weft.compiler.tiling.spans import Box, groups, part_count
@@ -221,7 +221,7 @@ class LayerShape:
         return self.layer.core.input.root in self.resident
 
     @cached_property
-    def streamed_outputs(self) -> tuple[Saved, ...]:
+    def streamed_outputs(self) -> tuple[Save, ...]:
         """The outputs that are written to DRAM."""
         return tuple(save for save in self.layer.saves if save.var.root not in self.resident)
 

@@ -36,7 +36,7 @@ def test_every_way_is_the_same_convolution(window: Window) -> None:
                      for axis, size in enumerate((9, 8)))
 
     def run(image: np.ndarray, weights: np.ndarray, window: Window) -> np.ndarray:
-        core = Convolution(Var("x", *image.shape), "w", "b", 1, window, "%0", (rows, columns), 0)
+        core = Convolution(Var("x", *image.shape), "w", "b", 1, window, (rows, columns), 0)
         return convolve(image, weights, core)
 
     expected = run(image, weights, window)
