@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram
+from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram, Spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,8 @@ class Processor:
     clock_hz: float
     memory_bytes: int
     """The bytes of the DRAM that the logic's ports reach from address 0."""
+    memory: Spread
+    """The processors' memory behind the logic's ports, in cycles of ``clock_hz``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +113,18 @@ class Board:
 
     @property
     def dram(self) -> DramModel:
-        """The memory behind the machine's DRAM ports if it is known; else the memory that is expected anywhere."""
+        """The memory behind the machine's DRAM ports if it is known; else the memory that is expected anywhere.
+
+        Of a ``spread`` it is the typical one."""
+        if self.spread:
+            return self.spread.typical
         memory = self.shell.memory if self.shell else None
         return memory.dram or EXPECTED if isinstance(memory, Memory) else EXPECTED
+
+    @property
+    def spread(self) -> Spread | None:
+        """The cases of a memory that is not known to the cycle; None for any other."""
+        return self.processor.memory if self.processor else None
 
     @property
     def built(self) -> str:

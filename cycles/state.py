@@ -139,13 +139,15 @@ CONTROL = np.dtype([
     ("drain", "i8"), ("free_from", "i8"), ("turn", "i8"),
     ("swapped", "i8"), ("swapped_now", "i8"), ("finished", "i8"),
     ("contended", "i8"), ("starved", "i8"), ("enters_from", "i8"), ("beats", "i8"), ("first_at", "i8"),
+    ("credit", "i8"),
 ])
 """The decoder and what units share: the ``next`` operation, the current ``instruction``; ``free_from``:
 when the decoder is done with those before it; how many have ``entered`` the decoder, and when; ``bytes`` of program in
 front of it, from which the next ``word`` comes, and so many ``beats`` in front of these; ``first_at``: when the first
 instruction went in. Of the repeater: ``reads`` of the history that are left, whether a step is ``fetched`` and then the
 next ``step``, and how many instructions are ``offered``. ``contended``: whether MatMul kept others waiting in the last
-cycle, ``starved``: in how many in a row before it; ``enters_from``: when a MatMul may enter the bias anew."""
+cycle, ``starved``: in how many in a row before it; ``enters_from``: when a MatMul may enter the bias anew. ``credit``:
+what ports may move, in parts of a byte (``bus_share``)."""
 
 ROWS = np.dtype([("operation", "i8"), ("row", "i8"), ("count", "i8")])
 """With two rows of weights a cycle: how many rows were dealt with so far, and which ``row`` of which of LoadWeight's
