@@ -10,7 +10,9 @@ from weft.support.errors import WeftError, explain
 
 AUTO, BATCH, SPLIT = "auto", "batch", "split"
 CORES = (AUTO, BATCH, SPLIT)
-"""``batch``: an image a core; ``split``: one image over all cores; ``auto``: the best of these for the goal."""
+"""``batch``: an image a core; ``split``: one image over all cores; ``auto``: the best of these for the goal.
+
+Where cores cannot wait for each other, or something is chosen for the program of one, ``auto`` is ``batch``."""
 NOT_BUILT = {"pipeline": "layers of an image on different cores"}
 """Ways that are known by name, and that no plan makes."""
 
