@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 
 from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram, Spread
 
+VIVADO, OPENXC7 = "vivado", "openxc7"
+TOOLCHAINS = {"ecp5": ("trellis",), "gowin": ("apicula",), "xc7": (VIVADO, OPENXC7)}
+"""Family -> the toolchains for it, by LiteX's names; the first is what a build takes if none is asked for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
@@ -98,6 +102,14 @@ class Board:
     """The board in openFPGALoader's list."""
     flash_variants: Mapping[str, str] = field(default_factory=dict)
     """Revisions with another cable, by what is printed on them -> name in openFPGALoader's list."""
+
+    xray: str | None = None
+    """The chip as Project X-Ray names it, for openXC7; None if it does not know the chip."""
+
+    @property
+    def toolchains(self) -> tuple[str, ...]:
+        """The toolchains that make its bitstream, the usual one first."""
+        return tuple(name for name in TOOLCHAINS[self.family] if name != OPENXC7 or self.xray)
 
     @property
     def clock_hz(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -20,6 +21,7 @@ from weft.runtime.driver.memory_map import LITEX_BYTES, LITEX_MEMORY, LITEX_REGI
 from weft.runtime.driver.shell_file import LEAST_BAUD, MOST_BAUD, REACH
 from weft.runtime.driver.transport import PROGRAM_SECONDS
 from weft.support.errors import WeftError, explain
+from weft.support.packages import DISTRIBUTION, RUNTIME
 from weft.tmodel.network import Network
 
 Options = dict[str, Any]
@@ -67,8 +69,12 @@ def _golden(place: str, options: Options) -> Target:
 
 
 def _simulated(place: str, options: Options) -> Target:
-    """Open the simulated hardware."""
+    """Open the simulated hardware. Raise WeftError where only the runtime is installed, which has none."""
     from weft.runtime.driver.links import SimulatedTarget
+
+    if find_spec("weft.simulate") is None:
+        raise WeftError(explain("device sim", f"{RUNTIME} alone", "golden, serial, udp and mmio", f"install "
+                                f"{DISTRIBUTION} in place of {RUNTIME}"))
 
     return SimulatedTarget(_name("sim", place), Arch.load(place) if place else None, options["seconds"])
 

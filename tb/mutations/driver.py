@@ -55,6 +55,14 @@ BREAKS = [
     Break("c_driver_interrupt", "boards/driver/c/weft_driver.c",
           "    set(device, WEFT_CSR_INTERRUPT_STATUS, ENDED);\n    call", "    call", "an interrupt stays",
           f"{C_DRIVER}::test_a_program_runs_while_the_c_driver_does_something_else"),
+    # -- a Zynq under PYNQ --
+    Break("pynq_not_flushed", "runtime/driver/pynq_board.py",
+          '        self._cached(address, len(words), "flush")\n', "", "what is written stays in the cache",
+          "tb/unit/driver/test_pynq_board.py::test_an_overlay_computes_what_golden_computes"),
+    Break("pynq_old_lines", "runtime/driver/pynq_board.py",
+          '        self._cached(address, len(words), "invalidate")\n', "",
+          "words of the machine that share a line of the cache are undone", "tb/unit/driver/test_pynq_board.py::"
+          "test_words_beside_the_ones_that_are_written_stay_the_machines"),
     # -- machine --
     Break("run_released", "runtime/driver/register_machine.py", "            self._restore(self._last)\n        raise",
           "            pass\n        raise", "a run is repeated on what the first one left",
