@@ -72,7 +72,7 @@ class Numbers(ABC):
         """Return how the Var ``root`` encodes real numbers."""
 
     @abstractmethod
-    def ways(self, number: int) -> LayerQuantization:
+    def registers(self, number: int) -> LayerQuantization:
         """Return the register values of the operations of layer ``number``."""
 
     @abstractmethod

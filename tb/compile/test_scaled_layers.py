@@ -266,7 +266,7 @@ def test_a_table_is_loaded_once_where_there_is_room_for_all(tmp_path: Path) -> N
         tables = dict(zip([layer.output.name for layer in layers], content.values(), strict=True))
         found = with_activation_tables(layers, [own] * 3, tables, count)
         assert [(each.activation_table, each.loads_table) for each in found] == wanted
-    assert found[0].ways.requantizations[0][-1] == (Register.ACTIVATION_TABLE, 1)
+    assert found[0].registers.requantizations[0][-1] == (Register.ACTIVATION_TABLE, 1)
 
 
 def test_nothing_leaves_by_a_table_that_is_not_loaded(tmp_path: Path) -> None:
