@@ -345,9 +345,10 @@ def test_a_table_has_a_value_for_every_byte(tmp_path: Path) -> None:
 
 
 def test_text_comes_back(tmp_path: Path) -> None:
+    several_cores = {lir.Signal}
     for arch, without in ((ROOMY, {lir.LoadActivationTable}), (TABLES, {lir.LoadLut, lir.Simd, lir.SimdLoop})):
         operations = compiled(functions, arch, tmp_path)[Schedule].operations
-        assert {type(entry) for entry in operations} == {*lir.OPERATIONS.values()} - without
+        assert {type(entry) for entry in operations} == {*lir.OPERATIONS.values()} - without - several_cores
         assert lir.parse_program(lir.program_text(operations)) == [*operations]
     assert any(value < 0 for entry in operations if isinstance(entry, lir.MatMul) for _, value in entry.settings)
 
