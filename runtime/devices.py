@@ -162,7 +162,7 @@ class Simulation(Local):
 
 
 def simulated(run: Callable[[], Result]) -> Result:
-    """Return what a simulation returns. Raise WeftError if it cannot be made, Mismatch if it fails."""
+    """Run a simulation and return its result. Raise WeftError if it cannot be built, Mismatch if it fails."""
     from weft.simulate.make import BuildError
     from weft.simulate.simulation import SimulationError
     from weft.simulate.toolchain import ToolchainError

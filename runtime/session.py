@@ -275,9 +275,9 @@ class Loaded:
         return _Ran(self.model, outputs, groups, done[0] if before else None, comparison, saturated, programs)
 
     def _check_side_by_side(self, programs: list[bytes]) -> None:
-        """Raise what the machine would stop with, and RaceError if the order of the cores would matter.
+        """Raise the error with which a machine would stop, and RaceError if the order of the cores would matter.
 
-        Later groups are the same, with windows that all lie as much farther."""
+        Only the first group is checked: the others are the same programs, with all windows moved alike."""
         from weft.golden.legality import first_stop
         from weft.golden.races import check_races
 

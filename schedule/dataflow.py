@@ -87,7 +87,7 @@ def _filled(var: Var, root: Var | None, lanes: int) -> Var:
 
 
 def arrivals(works: Sequence[Work], reader: Work, var: Var, lanes: int) -> list[Arrival]:
-    """Return what earlier workloads send of a Var to the workload that reads it."""
+    """Return the boxes of a Var that earlier workloads send to the workload that reads it."""
     wanted, found = place_in_root(var, lanes), []
     for work in works[:reader.number]:
         if work.output.root == var.root and work.layer < reader.layer:

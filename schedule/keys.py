@@ -127,7 +127,7 @@ KEYS: dict[str, Key] = {
 
 
 def meaning(record: str, key: str) -> Key:
-    """Return what a key says in a record. Raises KeyError for a key that nobody has described."""
+    """Return the description of a record's key. Raise KeyError for a key without one."""
     return KEYS[f"{record}.{key}"] if f"{record}.{key}" in KEYS else KEYS[key]
 
 

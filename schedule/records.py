@@ -74,7 +74,7 @@ def converted(values: Any, kind: type[T], where: str) -> T:
 
 
 def _in_words(text: str, value: Any, kind: Any, path: str) -> tuple[str, str]:
-    """Return what was found and what is allowed, of the library's message about ``value``."""
+    """Return (found, allowed) from the library's message about ``value``."""
     if match := _FIELD.search(text):
         return ("no such key" if "missing" in text else f"an unknown key {match[1]}"), _keys(kind, path)
     if text.startswith("Invalid enum value"):

@@ -95,7 +95,7 @@ class Writer:
 
     # -- sizes and rings -----------------------------------------------------------------------------------------------
     def bytes_of(self, var: Var) -> int:
-        """Return what a Var takes of memory."""
+        """Return the bytes of a Var in memory."""
         return var.vectors(self.lanes) * self.vector_bytes
 
     def rings(self, layer: int) -> dict[str, tuple[int, int]]:

@@ -112,7 +112,7 @@ def exercised(board: Board) -> str:
 
 
 def surroundings(board: Board) -> dict[str, str]:
-    """Return what is around the machine on a board: what -> text."""
+    """Return descriptions of what is around the machine on a board, by subject."""
     if board.shell is None:
         assert board.processor is not None
         return {"memory": f"{board.processor.memory_bytes >> 20} MiB of the processors, through their HP ports",
@@ -132,7 +132,7 @@ def memory(board: Board) -> str:
 
 
 def measured(board: Board) -> dict[str, str]:
-    """Return what was measured of a board's bitstream: what -> text."""
+    """Return measured properties of a board's bitstream, by subject."""
     found = reports().get(board.key)
     if found is None:
         return {}

@@ -210,7 +210,7 @@ def _judged(value: float, bar: float, below: bool) -> dict[str, object]:
 
 
 def inspected() -> bool:
-    """Print what ``weft inspect`` takes of every file; return whether all are within the bars."""
+    """Print the time and memory of ``weft inspect`` for every file; return whether all are within the bars."""
     fine = True
     for path in sorted(entry for entry in MODELS.rglob("*") if entry.suffix in (".onnx", ".tflite")):
         line = next((case.line.split() for name, case in CASES.items() if name == path.name), [])

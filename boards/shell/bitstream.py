@@ -148,7 +148,7 @@ def reached(report: dict) -> float:
 
 
 def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
-    """Return the report of the bitstream."""
+    """Return a bitstream's clocks and used cells for its report, from nextpnr's ``report``."""
     assert board.shell is not None
     return {"schema": 1, "board": board.key, "name": board.name, "chip": board.chip, "seed": seed,
             "mhz_asked": board.shell.clock_hz / 1e6, "fmax_mhz": round(reached(report), 2),

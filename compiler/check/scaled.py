@@ -83,7 +83,7 @@ class Scaled:
 
     def _compute(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerAffineParams,
                  own: LayerIntegers) -> np.ndarray:
-        """Return the accumulators after an operation."""
+        """Return the accumulators after an operation of the layer; ``value`` are the accumulators before it."""
         match operation:
             case Convolution():
                 assert own.weights is not None

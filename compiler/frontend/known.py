@@ -36,7 +36,7 @@ class Known:
 
 
 def find_known(model: onnx.ModelProto) -> Known:
-    """Return what is known of a model whose inputs have fixed shapes; the model is changed.
+    """Return the shapes, types and constants of a model whose inputs have fixed shapes; the model is changed.
 
     Raise WeftError for shapes that do not fit their operators, and for tensors that are too large."""
     proto = model.graph

@@ -73,7 +73,7 @@ class Powers:
 
 # -- what belongs together ---------------------------------------------------------------------------------------------
 def powers_of(graph: Graph, argument: str, makers: Mapping[str, Node]) -> Powers | None:
-    """Return what the tensor ``argument`` adds up, if these are magnitudes of convolutions' results; else None."""
+    """Return the terms of the sum ``argument`` if they are magnitudes of convolutions' results; else None."""
     mix: list[Node] = []
     name, square = argument, None
     while (node := makers.get(name)) is not None:

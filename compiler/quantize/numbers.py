@@ -84,7 +84,7 @@ class Numbers(ABC):
         """Return the parameters of layer ``number`` for the compiler's report."""
 
     def warnings(self, layers: Sequence[Layer]) -> list[str]:
-        """Return what the user should know of these parameters, each with a way out."""
+        """Return warnings on these parameters for the user, each with a way out."""
         return []
 
     @abstractmethod

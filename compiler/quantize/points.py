@@ -46,7 +46,7 @@ def rounded_weights(steps: np.ndarray, number: DataType) -> np.ndarray:
 
 
 def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) -> np.ndarray:
-    """Return what ``errors`` of weights [out, in / group, height, width] add to each output channel.
+    """Return the average error of each output channel from ``errors`` of weights [out, in / group, height, width].
 
     This is the average away from an image's edges, for input channels with the given ``means``."""
     per_group = errors.sum((2, 3)).reshape(group, -1, errors.shape[1])

@@ -130,7 +130,7 @@ class LayerEmitter:
             self.free.release(self.operand)
 
     def _compute(self, prepared: Prepared) -> Operations:
-        """Yield what a step computes, a few output channel tiles at a time.
+        """Yield the operations that compute a step, a few output channel tiles at a time.
 
         Complete tiles are saved at once. With rounding they are saved after the next tiles' rounding, so that the
         requantizer need not wait until they are loaded back."""

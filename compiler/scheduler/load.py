@@ -169,7 +169,7 @@ class Loader:
         return found
 
     def _staged(self, step: TileStep) -> dict[str, Box]:
-        """Return what is written to DRAM after this step, by the output's name."""
+        """Return the boxes that are written to DRAM after this step, by the output's name."""
         return {save.var.name: step.core if save.before_pool else step.region
                 for save in self.shape.streamed_outputs if step.complete and (step.last or save.before_pool)}
 

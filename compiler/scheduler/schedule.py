@@ -151,7 +151,7 @@ class Free:
 
 
 def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Schedule:
-    """Return the same operations in the order in which they start; see ``interleave.py``."""
+    """Return the schedule with its operations in the order in which they start; see ``interleave.py``."""
     fetch = None if choices.fetch_pace is None and not choices.fetch_paces else _paces(
         plain.layers, choices.fetch_paces, choices.fetch_pace or 2)
     simd = _paces(plain.layers, choices.paces, 2 * SIMD_CYCLES) if choices.paces else None

@@ -105,7 +105,9 @@ class _Touched:
         self.read = np.full((cores, vectors), NONE, np.int64)
 
     def note(self, core: int, number: int, operation: lir.DataMove) -> list[Dependency]:
-        """Note a move, and return what it depends on, the last operation of each core first."""
+        """Record a move, and return the moves of other cores that it depends on.
+
+        Dependencies are in descending order of core, then of operation."""
         walk = operation.far_walk
         places = (walk.base + np.arange(walk.rows)[:, None] * walk.pitch + np.arange(walk.size) * walk.stride).ravel()
         before = {(int(other), int(producer)) for other, producer in
@@ -155,7 +157,7 @@ def _chunks(schedule: Schedule) -> np.ndarray:
 
 
 def _walk(schedule: Schedule, number: int) -> Walk:
-    """Return what a move touches of DRAM0."""
+    """Return the walk over DRAM0 of a schedule's DataMove ``number``."""
     operation = schedule.operations[number]
     assert isinstance(operation, lir.DataMove)
     return operation.far_walk

@@ -89,7 +89,7 @@ class Judge:
             return None
 
     def local(self, base: Choices, candidate: Choices) -> Local | None:
-        """Return what ``candidate`` saves beside ``base``; None if it does not fit, or changes nothing."""
+        """Return the cycles that ``candidate`` saves against ``base``; None if it does not fit, or changes nothing."""
         before, after = self.layout(base), self.layout(candidate)
         if before is None or after is None:
             return None

@@ -78,7 +78,7 @@ class Segments(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        """Return the circuit: operation -> walker over pieces -> units -> beats -> a FIFO of segments."""
+        """Return the circuit: a walker over the operation's pieces, their sizes in beats, and a FIFO of segments."""
         m = Module()
         operation, place = operation_layout(self._arch, "dram_read"), tuple(dram_place(self._arch))
         pieces = data.StructLayout({

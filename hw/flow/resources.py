@@ -340,7 +340,7 @@ def multiplier_blocks(wide: int, narrow: int, family: str) -> int:
 
 
 def room(part: Part, column: str, around: Mapping[str, int] = SHELL) -> int:
-    """Return what a part has left for the machine beside the rest of a board, which takes ``around``."""
+    """Return the resources of a part that are left for the machine; the rest of the board takes ``around``."""
     whole = int(ROUTABLE * part.lut) if column == "lut" else getattr(part, column)
     return int(whole - around[column])
 

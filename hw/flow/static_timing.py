@@ -87,7 +87,7 @@ def arrivals(delays: Delays) -> tuple[dict[str, int], dict[str, str]]:
 
 
 def signal_of(pin: str) -> str:
-    """Return the register of the design that a pin belongs to, with # for its numbers."""
+    """Return the name of the register that a netlist's pin belongs to, with # for each number in the name."""
     name = pin.replace("\\", "").rpartition("/")[0]
     return re.sub(r"\d+", "#", _MADE_UP.sub("", name).replace("device.machine.", ""))
 

@@ -127,7 +127,7 @@ class RegisterMachine:
             self.arch.number.storage_dtype, copy=False).tobytes(), len(vectors) * self.arch.vector_bytes)
 
     def _put(self, start: int, source: object, content: Callable[[], bytes], size: int) -> None:
-        """Write what ``source`` says, unless it never changes, once was written there and is still kept."""
+        """Write ``content`` at ``start``, unless ``source`` never changes and the bridge knows that it is there."""
         end, changes = start + size, isinstance(source, np.ndarray) and source.flags.writeable
         first = start // WORD_BYTES * WORD_BYTES
         its_end, known = self._there.get(start, (0, None))
@@ -193,7 +193,7 @@ class RegisterMachine:
         return placed
 
     def _worked_out(self, program: bytes) -> _Program:
-        """Return what the driver has to know of a program, worked out once."""
+        """Return a program as it is written to this device; each program is analysed once."""
         if program not in self._programs:
             while len(self._programs) >= MOST_PROGRAMS:
                 self._programs.pop(next(iter(self._programs)))
