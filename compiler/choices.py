@@ -38,7 +38,7 @@ MOST_PACE = 64
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen for one part of a network.
+    """The choices for one subgraph of a network.
 
     ``residents``, ``spread``: by Var, whether it stays in local memory, and whether it is
     spread over both DRAMs; ``copy``: whether DRAM0 holds all Consts too, None where the formula says. By layer number

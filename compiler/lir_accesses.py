@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each operation of a LIR program reads and writes: exact walks, as arrays."""
+"""The accesses of a LIR program: the exact walks that each operation reads and writes, as arrays."""
 
 from __future__ import annotations
 

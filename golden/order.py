@@ -30,7 +30,7 @@ class SignalError(WeftError):
 
 @dataclass
 class _Counter:
-    """What happens to a counter of a core: posts (core, number of its Signal) in the order of the run, and waits.
+    """The history of a core's counter: posts (core, number of its Signal) in the order of the run, and waits.
 
     ``waits``: number of the Signal, and how many posts all waits take up to it."""
 

@@ -38,7 +38,7 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """How a program ended.
+    """The result of a program's run.
 
     ``cycles`` is None if the machine does not count them, ``seconds`` is its time alone. ``cause``: why it stopped
     before the end, at ``program_counter``. ``operations``: on request, a row of ``hw.contract.units.OPERATION`` for

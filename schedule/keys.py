@@ -23,7 +23,7 @@ class Record(NamedTuple):
 
 
 class Key(NamedTuple):
-    """What a key says. ``unit`` is empty where there is none."""
+    """The description of a key. ``unit`` is empty where there is none."""
 
     unit: str
     meaning: str

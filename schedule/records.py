@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the records of both dialects are made of: numbers with their limits, ranges, and messages that say where.
+"""Parts of the records of both dialects: numbers with their limits, ranges, and messages that name the place.
 
 A record is an object of the file in which no other keys may stand. Numbers are bounded, so that sums of them stay
 small: no coordinate beyond 2**20, no volume beyond 2**80.

@@ -25,7 +25,7 @@ FOLDER, DATA, BUILT = ROOT / "docs" / "boards", ROOT / "docs" / "data" / "boards
 GROUPS = {"clk25": "oscillator, 25 MHz", "clk27": "oscillator, 27 MHz", "clk100": "oscillator, 100 MHz",
           "serial": "UART", "sdram_clock": "SDRAM, clock", "sdram": "SDRAM", "ddram": "DDR3",
           "eth_clocks": "Ethernet, clocks", "eth": "Ethernet"}
-"""What a shell takes of a platform: LiteX's name -> the reader's."""
+"""The parts of a platform that a shell uses: LiteX's name -> the reader's."""
 
 OPEN = """\
     weft board build {key}                  # build/boards/{key}/{bitstream}

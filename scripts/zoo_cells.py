@@ -50,7 +50,7 @@ class Found(NamedTuple):
     """The result of a network on a machine; ``signal_to_noise`` in decibels, None if no output has an error."""
 
     cycles: int
-    """Of an image; of several cores that work on one each, on average."""
+    """Cycles of an image; on average if several cores work on one each."""
     macs: int
     """The multiply-accumulates of the network as drawn."""
     done_macs: int

@@ -40,7 +40,7 @@ Ports = dict[str, tuple[np.dtype, Shape]]
 
 @dataclass(frozen=True)
 class Runnable:
-    """What is known of a model before it runs: its inputs, its outputs, and the most steps that it takes.
+    """A model's properties before it runs: its inputs, its outputs, and the most steps that it takes.
 
     If values decide how often a loop runs, one iteration counts."""
 

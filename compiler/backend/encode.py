@@ -75,7 +75,7 @@ def machine_code(table: LirTable, layers: np.ndarray, arch: Arch) -> MachineCode
 
 # -- the values of registers -------------------------------------------------------------------------------------------
 class _Need(NamedTuple):
-    """What operations need of registers: the ``operation``, and the ``register`` with its ``value``; arrays."""
+    """Register values that operations need: arrays of the ``operation``, the ``register`` and its ``value``."""
 
     operation: np.ndarray
     register: np.ndarray

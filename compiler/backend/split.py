@@ -46,7 +46,7 @@ class Cores:
 
 
 ALONE = Cores()
-"""What a network has that is not split."""
+"""The result for a network that is not split."""
 
 
 def split(request: Request, graph: Graph, layers: Layers, consts: Consts, numbers: Numbers, arch: Arch,

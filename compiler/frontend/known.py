@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of an ONNX model when compiling: shapes, types and constants, found together.
+"""Inference of an ONNX model's shapes, types and constants, all together.
 
 A known shape makes constants of the nodes that ask for it, and such a constant makes shapes known. So both are found in
 rounds, until nothing new comes. Large constants are kept aside, because shape inference copies the model."""

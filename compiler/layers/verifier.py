@@ -25,7 +25,7 @@ from weft.hw.contract.schemes import SCALE_VECTORS
 from weft.tmodel.window import Size
 
 Temp = tuple[int | None, Size]
-"""What is known of a Temp: its channels, or None if the layer does not tell, and its height and width."""
+"""A Temp's shape: its channels, or None if the layer does not say them, and its height and width."""
 
 
 def verify_layers(layers: Sequence[Layer], inputs: Iterable[str]) -> None:

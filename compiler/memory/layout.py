@@ -89,7 +89,7 @@ class MemoryPlan:
 
 
 class Printed(NamedTuple):
-    """What :meth:`MemoryPlan.text` says: allocations, and each layer's name, scratch in vectors and plan."""
+    """The content of :meth:`MemoryPlan.text`: allocations, and each layer's name, scratch in vectors and plan."""
 
     dram0: dict[str, Allocation]
     dram1: dict[str, Allocation]

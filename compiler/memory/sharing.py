@@ -24,7 +24,7 @@ GAIN = 0.97
 
 @dataclass(frozen=True)
 class Share:
-    """What layers have of both memories while they run beside another: so many vectors from address 0 on."""
+    """The vectors, from address 0 on, that layers may use of both memories while they run beside another layer."""
 
     local: int
     accumulators: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the elements of the network's inputs lie: each input lies as the first operator that computes wants it.
+"""Pass: store each input of the network in the order that the first operator that computes needs.
 
 The host packs the inputs, so that any order is free. What an operator wants is known at once if it has an order of
 its own, as a convolution or the product with a constant matrix. Others take what they are given: then an input has

@@ -53,7 +53,7 @@ ChannelRanges = Callable[[Graph, Sequence[str]], Mapping[str, tuple[np.ndarray, 
 
 @dataclass(frozen=True)
 class Powers:
-    """What a function's argument is made of.
+    """The terms of a function's argument.
 
     ``mix``: nodes that add up with weights that are not negative, from ``source`` or its square to the argument.
     ``square``: the factor of the square, None if magnitudes are added up. ``cone``: the nodes that make the magnitudes

@@ -33,14 +33,14 @@ MULTIPLIER_WIDTH = 17
 
 
 class InputQuantization(NamedTuple):
-    """How a byte is rescaled when it is loaded into the accumulators: (byte - ``zero``) * ``factor``."""
+    """The rescaling of a byte that is loaded into the accumulators: (byte - ``zero``) * ``factor``."""
 
     zero: int
     factor: int
 
 
 class OutputQuantization(NamedTuple):
-    """How accumulators are requantized to bytes.
+    """The requantization of accumulators to bytes.
 
     ``shift`` in 0..42. Of each channel: ``multipliers``, int64 in 0..2**17 - 1, and ``biases``, int64 that fit 32
     signed bits. ``zero``: the zero point of the result."""

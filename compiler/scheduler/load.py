@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step needs in local memory: its buffers, and the loads that fill them."""
+"""The buffers that a step needs in local memory, and the loads that fill them."""
 
 from __future__ import annotations
 

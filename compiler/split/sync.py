@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When cores wait for each other: posts and waits for what one core moves in DRAM0 after another.
+"""Synchronisation of cores: posts and waits for moves of one core that depend on another's through DRAM0.
 
 A program of one core means its operations in order. Split over cores it means the same if every two moves of different
 cores that touch a vector, one of them a save, keep the order of their layers. So cores post behind moves that others

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a core's share of a layer reads and writes."""
+"""The boxes that a core's share of a layer reads and writes."""
 
 from __future__ import annotations
 

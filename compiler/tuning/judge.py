@@ -47,7 +47,7 @@ class Problem:
 
     @property
     def formula(self) -> Choices:
-        """What the formulas choose for the memory."""
+        """The formulas' choices for the memory."""
         return for_memory(self.dram, self.arch)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time goes on an FPGA, from the delays (SDF) that nextpnr writes: the longest paths by group of registers.
+"""Static timing of a routed FPGA design: the longest paths by group of registers, from nextpnr's delays (SDF).
 
 nextpnr's own report names one path. A machine is slow in some ten places at once, and each placement takes minutes.
 So all of these places are wanted, by where paths start and where they end."""

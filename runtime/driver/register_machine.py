@@ -46,7 +46,7 @@ MOST_PROGRAMS = 64
 """The most programs of which the driver remembers what it worked out."""
 
 GROUP_COMMANDS = {Command.START: "GROUP_START", Command.SOFT_RESET: "GROUP_RESET"}
-"""Of a system of several cores, the register with a bit for each core."""
+"""The register with a bit for each core, on a system of several cores."""
 
 ENDED = 1 << Status.DONE | 1 << Status.ERROR
 ALIVE = ENDED | 1 << Status.RUNNING
@@ -73,7 +73,7 @@ class _Run:
 
 @dataclass
 class _Program:
-    """What the driver worked out of a program once.
+    """A program as the driver analysed it, once.
 
     ``content``: the program for this device, with ``before`` instructions put before it; ``count``: all instructions.
     ``written``: (address, words) of what it may write. ``ran``: the seconds after which its last run was still seen to
