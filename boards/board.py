@@ -39,7 +39,7 @@ class OnChip:
 
 @dataclass(frozen=True, kw_only=True)
 class Shell:
-    """What surrounds the machine on a board: clocks, memory, links. Names are LiteX's; it knows the pins.
+    """The shell around the machine on a board: clocks, memory, links. Names are LiteX's, which knows the pins.
 
     ``platform`` and ``clocks`` are ``module:class``. ``clock_hz``: asked of place and route, missed clocks are
     errors."""
@@ -89,7 +89,7 @@ class Board:
     family: str
     """The synthesis flow: ``xc7``, ``ecp5`` or ``gowin``. UltraScale+ parts are counted as 7 series."""
     plug: str
-    """What to plug in, as a sentence."""
+    """A sentence that says what to plug in."""
     platform: str | None = None
     """``module:class`` of amaranth-boards, which knows pins and oscillators; None if it lacks the board."""
     shell: Shell | None = None

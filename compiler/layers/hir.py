@@ -123,7 +123,7 @@ class Load:
 
     @property
     def window(self) -> Window:
-        """The window that an output pixel reads: one pixel, or an Enlargement by ``factors``."""
+        """The window that an output pixel reads: one pixel, or for repeated pixels an Enlargement by ``factors``."""
         return Window() if self.factors == (1, 1) else Enlargement(factors=self.factors)
 
     @property

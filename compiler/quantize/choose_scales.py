@@ -189,7 +189,7 @@ def _requantization_of_sum(save: Save, constants: Mapping[str, np.ndarray], step
 
 
 def _scaling(save: Save, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return what a saved tensor is multiplied by and what is then added, in real numbers: [channels] or [1]."""
+    """Return the factor and the addend of a saved tensor, in real numbers: each [channels] or [1]."""
     if save.scale is None:
         return np.ones(1), np.zeros(1)
     weights, bias = (constants[name].astype(np.float64).reshape(-1) for name in (save.scale.weights, save.scale.bias))

@@ -142,12 +142,12 @@ class LayerShape:
 
     @cached_property
     def part(self) -> float:
-        """How many of the output's channel tiles are computed, 1 for all."""
+        """The number of the output's channel tiles that are computed, 1 for all."""
         return 1 if self.share is None else self.output_tiles / self.layer.output.tiles(self.arch.array_size)
 
     @cached_property
     def input_part(self) -> float:
-        """How many of the input's channel tiles are read, 1 for all."""
+        """The number of the input's channel tiles that are read, 1 for all."""
         if self.share is None or self.loads:
             return self.part
         return len({number for block in self.blocks for number, tiles in enumerate(block.tiles)
