@@ -114,6 +114,7 @@ def as_object(result: RunResult) -> dict[str, Any]:
         "saturated": result.saturated and result.saturated.beyond,
         "saturated_by_ranges": result.saturated and result.saturated.narrowed,
         "saturated_inputs": result.saturated_inputs,
+        **({"flags": list(result.flags)} if result.flags else {}),
         "preload": {"instructions": result.preload_instructions, "cycles": result.preload_cycles}
         if result.preload_instructions else None,
         "check": None if check is None else {"words": check.words, "equal": check.equal,
@@ -141,6 +142,8 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
     if result.comparison:
         name = "RTL" if on == "rtl" else on
         rows[f"{name} equals golden"] = f"{result.comparison.equal:,} of {result.comparison.words:,} words"
+    if result.flags:
+        rows["flags"] = " and ".join(result.flags)
     if not model.checksums:
         rows["files"] = NO_CHECKSUMS
     if result.saturated is not None:

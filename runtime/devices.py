@@ -52,6 +52,8 @@ class Done:
     operations: np.ndarray | None = None
     samples: np.ndarray | None = None
     """On request, words of the sample port (samples.py)."""
+    flags: tuple[str, ...] = ()
+    """The flags that a device was asked for and saw: ``timeout``, ``tracepoint``."""
     saturated: Mapping[int, int] | None = None
     """Numbers that saturated when they were requantized, by instruction of the program.
 

@@ -57,7 +57,10 @@ class RunResult:
     groups: list[int] = field(default_factory=list)
     """The number of ``operations`` of each group of programs that ran side by side, one a core."""
     samples: list[np.ndarray] = field(default_factory=list)
-    """On rtl with ``sample_interval``, words of the sample port for each program (samples.py)."""
+    """Words of the sample port for each program (samples.py): on rtl with ``sample_interval``, on a board with its
+    option ``sample_cycles``."""
+    flags: tuple[str, ...] = ()
+    """The flags that a device was asked for and saw: ``timeout``, ``tracepoint``."""
     preload_instructions: int = 0
     preload_cycles: int | None = None
     saturated: Saturated | None = None
@@ -197,6 +200,7 @@ class Session:
                       for programs in run.programs for core, program in enumerate(programs)],
             groups=[len(group) for group in groups if group[0].operations is not None],
             samples=[each.samples for each in done if each.samples is not None],
+            flags=tuple(sorted({flag for each in done for flag in each.flags})),
             preload_instructions=loaded[0][0].instructions if loaded else 0,
             preload_cycles=_cycles(loaded[0]) if loaded and loaded[0][0].cycles is not None else None,
             saturated=saturations.together(group.saturated for group in ran),

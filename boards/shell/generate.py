@@ -24,7 +24,7 @@ from weft.boards.shell.bitstream import at
 from weft.boards.shell.families import MACHINE, SHELL
 from weft.boards.shell.machine import MACHINE as TOP
 from weft.boards.shell.machine import Machine, windows
-from weft.boards.shell.soc import MEMORY_BASE, REGISTERS_BASE, WITNESS_BASE, ShellSoC, named
+from weft.boards.shell.soc import MEMORY_BASE, REGISTERS_BASE, SAMPLES_BASE, WITNESS_BASE, ShellSoC, named
 from weft.hw.contract.arch import Arch
 from weft.hw.flow.verilog import verilog_text
 from weft.hw.system import with_ports
@@ -58,7 +58,7 @@ def description(board: Board, arch: Arch, soc: Any, registers: dict[str, Any]) -
     found = dram(soc, registers) if isinstance(board.shell.memory, Memory) else on_chip(board.shell.memory, arch)
     return {
         "board": board.key, "clock_hz": int(soc.sys_clk_freq), "machine_base": REGISTERS_BASE,
-        "witness": WITNESS_BASE,
+        "witness": WITNESS_BASE, "samples": SAMPLES_BASE if arch.sampler else None,
         "baud": board.shell.baud, **found,
         "registers": {name: {"address": each["addr"], "words": each["size"]}
                       for name, each in registers["csr_registers"].items()},
