@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram
+from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram, Spread
 
 VIVADO, OPENXC7 = "vivado", "openxc7"
 TOOLCHAINS = {"ecp5": ("trellis",), "gowin": ("apicula",), "xc7": (VIVADO, OPENXC7)}
@@ -39,7 +39,7 @@ class OnChip:
 
 @dataclass(frozen=True, kw_only=True)
 class Shell:
-    """What surrounds the machine on a board: clocks, memory, links. Names are LiteX's; it knows the pins.
+    """The shell around the machine on a board: clocks, memory, links. Names are LiteX's, which knows the pins.
 
     ``platform`` and ``clocks`` are ``module:class``. ``clock_hz``: asked of place and route, missed clocks are
     errors."""
@@ -67,6 +67,8 @@ class Processor:
     clock_hz: float
     memory_bytes: int
     """The bytes of the DRAM that the logic's ports reach from address 0."""
+    memory: Spread
+    """The processors' memory behind the logic's ports, in cycles of ``clock_hz``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ class Board:
     family: str
     """The synthesis flow: ``xc7``, ``ecp5`` or ``gowin``. UltraScale+ parts are counted as 7 series."""
     plug: str
-    """What to plug in, as a sentence."""
+    """A sentence that says what to plug in."""
     platform: str | None = None
     """``module:class`` of amaranth-boards, which knows pins and oscillators; None if it lacks the board."""
     shell: Shell | None = None
@@ -123,9 +125,18 @@ class Board:
 
     @property
     def dram(self) -> DramModel:
-        """The memory behind the machine's DRAM ports if it is known; else the memory that is expected anywhere."""
+        """The memory behind the machine's DRAM ports if it is known; else the memory that is expected anywhere.
+
+        Of a ``spread`` it is the typical one."""
+        if self.spread:
+            return self.spread.typical
         memory = self.shell.memory if self.shell else None
         return memory.dram or EXPECTED if isinstance(memory, Memory) else EXPECTED
+
+    @property
+    def spread(self) -> Spread | None:
+        """The cases of a memory that is not known to the cycle; None for any other."""
+        return self.processor.memory if self.processor else None
 
     @property
     def built(self) -> str:

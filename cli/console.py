@@ -326,7 +326,9 @@ def compiled_object(report: CompileReport, rows: Sequence[dict[str, Any]],
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what would help most, in words."""
+    """Return sentences on the layers that lose most exactness: saturation, and too little signal to noise.
+
+    ``rows``: the report's layers. Each sentence ends with what would help."""
     found = []
     saturated = [row["name"] for row in rows if row["saturations"]]
     if saturated:

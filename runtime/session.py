@@ -55,7 +55,7 @@ class RunResult:
 
     For several images the program is longer than the model's own."""
     groups: list[int] = field(default_factory=list)
-    """How many of ``operations`` each group has: programs that ran side by side, one a core."""
+    """The number of ``operations`` of each group of programs that ran side by side, one a core."""
     samples: list[np.ndarray] = field(default_factory=list)
     """Words of the sample port for each program (samples.py): on rtl with ``sample_interval``, on a board with its
     option ``sample_cycles``."""
@@ -94,12 +94,12 @@ class _Ran:
 
     @property
     def done(self) -> list[Done]:
-        """Of all programs."""
+        """What each program of all groups reported."""
         return [each for group in self.groups for each in group]
 
     @property
     def cycles(self) -> int | None:
-        """Of groups one after another, each as long as the core that takes longest; None where nobody counts them."""
+        """The cycles of all groups, one after another, each as long as its slowest core; None if not counted."""
         return None if self.done[0].cycles is None else sum(map(_cycles, self.groups))
 
 
@@ -279,9 +279,9 @@ class Loaded:
         return _Ran(self.model, outputs, groups, done[0] if before else None, comparison, saturated, programs)
 
     def _check_side_by_side(self, programs: list[bytes]) -> None:
-        """Raise what the machine would stop with, and RaceError if the order of the cores would matter.
+        """Raise the error with which a machine would stop, and RaceError if the order of the cores would matter.
 
-        Later groups are the same, with windows that all lie as much farther."""
+        Only the first group is checked: the others are the same programs, with all windows moved alike."""
         from weft.golden.legality import first_stop
         from weft.golden.races import check_races
 

@@ -24,7 +24,7 @@ FOLDER, DATA, BUILT = ROOT / "docs" / "boards", ROOT / "docs" / "data" / "boards
 GROUPS = {"clk25": "oscillator, 25 MHz", "clk27": "oscillator, 27 MHz", "clk100": "oscillator, 100 MHz",
           "serial": "UART", "sdram_clock": "SDRAM, clock", "sdram": "SDRAM", "ddram": "DDR3",
           "eth_clocks": "Ethernet, clocks", "eth": "Ethernet"}
-"""What a shell takes of a platform: LiteX's name -> the reader's."""
+"""The parts of a platform that a shell uses: LiteX's name -> the reader's."""
 
 OPEN = """\
     weft board build {key}                  # build/boards/{key}/{bitstream}
@@ -133,7 +133,7 @@ def exercised(board: Board) -> str:
 
 
 def surroundings(board: Board) -> dict[str, str]:
-    """Return what is around the machine on a board: what -> text."""
+    """Return descriptions of what is around the machine on a board, by subject."""
     if board.shell is None:
         assert board.processor is not None
         return {"memory": f"{board.processor.memory_bytes >> 20} MiB of the processors, through their HP ports",
@@ -153,7 +153,7 @@ def memory(board: Board) -> str:
 
 
 def measured(board: Board) -> dict[str, str]:
-    """Return what was measured of a board's bitstream: what -> text."""
+    """Return measured properties of a board's bitstream, by subject."""
     found = reports().get(board.key)
     if found is None:
         return {}

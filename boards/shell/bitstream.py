@@ -155,7 +155,7 @@ def reached(report: dict) -> float:
 
 
 def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
-    """Return the report of the bitstream."""
+    """Return a bitstream's clocks and used cells for its report, from nextpnr's ``report``."""
     return {"schema": 1, "board": board.key, "name": board.name, "chip": board.chip, "seed": seed,
             "mhz_asked": board.clock_hz / 1e6, "fmax_mhz": round(reached(report), 2),
             "clocks": {name: {"fmax_mhz": round(clock["achieved"], 2), "mhz_asked": clock["constraint"]}

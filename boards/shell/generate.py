@@ -53,7 +53,7 @@ def machine_of(board: Board, arch: Arch, folder: Path) -> Machine:
 
 
 def description(board: Board, arch: Arch, soc: Any, registers: dict[str, Any]) -> dict[str, Any]:
-    """Return what the host's driver has to know of the shell."""
+    """Return the shell's description for the host's driver: clock, addresses, memory, registers and architecture."""
     assert board.shell is not None
     found = dram(soc, registers) if isinstance(board.shell.memory, Memory) else on_chip(board.shell.memory, arch)
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a board's shell and the host's driver both know of the link between them."""
+"""The contract of the link between a board's shell and the host's driver."""
 
 ROOM_BYTES = 64
 """The bytes of commands that wait in the far end of a UART while it answers one."""

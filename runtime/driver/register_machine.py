@@ -48,7 +48,7 @@ MOST_PROGRAMS = 64
 """The most programs of which the driver remembers what it worked out."""
 
 GROUP_COMMANDS = {Command.START: "GROUP_START", Command.SOFT_RESET: "GROUP_RESET"}
-"""Of a system of several cores, the register with a bit for each core."""
+"""The register with a bit for each core, on a system of several cores."""
 
 ENDED = 1 << Status.DONE | 1 << Status.ERROR
 ALIVE = ENDED | 1 << Status.RUNNING
@@ -75,7 +75,7 @@ class _Run:
 
 @dataclass
 class _Program:
-    """What the driver worked out of a program once.
+    """A program as the driver analysed it, once.
 
     ``content``: the program for this device, with ``before`` instructions put before it; ``count``: all instructions.
     ``written``: (address, words) of what it may write. ``ran``: the seconds after which its last run was still seen to
@@ -132,7 +132,7 @@ class RegisterMachine:
             self.arch.number.storage_dtype, copy=False).tobytes(), len(vectors) * self.arch.vector_bytes)
 
     def _put(self, start: int, source: object, content: Callable[[], bytes], size: int) -> None:
-        """Write what ``source`` says, unless it never changes, once was written there and is still kept."""
+        """Write ``content`` at ``start``, unless ``source`` never changes and the bridge knows that it is there."""
         end, changes = start + size, isinstance(source, np.ndarray) and source.flags.writeable
         first = start // WORD_BYTES * WORD_BYTES
         its_end, known = self._there.get(start, (0, None))
@@ -198,7 +198,7 @@ class RegisterMachine:
         return placed
 
     def _worked_out(self, program: bytes) -> _Program:
-        """Return what the driver has to know of a program, worked out once."""
+        """Return a program as it is written to this device; each program is analysed once."""
         if program not in self._programs:
             while len(self._programs) >= MOST_PROGRAMS:
                 self._programs.pop(next(iter(self._programs)))

@@ -115,7 +115,7 @@ class ShellFile(Struct, frozen=True, forbid_unknown_fields=True):
         return found
 
     def _faults(self) -> Iterator[str]:
-        """Yield what is wrong with fields that fit alone but not together."""
+        """Yield faults of fields that fit each alone but not together."""
         missing = sorted(self._needed() - set(self.registers))
         if missing:
             yield f"no register {missing[0]}"

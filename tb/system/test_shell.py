@@ -91,27 +91,40 @@ def places_of(device: Device) -> Places:
     return device.backend.places
 
 
-@pytest.mark.parametrize("board", ["ulx3s", "colorlight_i9", "ecpix5"])
-def test_the_estimate_is_what_the_shell_takes(board: str, tmp_path: Path) -> None:
-    """To the cycle, with LiteDRAM's own Verilog, host and refresh."""
-    with np.load(DIGITS / "held_out.npz") as file:
-        images = file["image"][:3].astype(np.float32)
-    with opened(board, tmp_path) as (line, device):
+def takes_what_is_estimated(board: str, model: Path, images: dict[str, np.ndarray], folder: Path) -> None:
+    """Every output of every image is golden's and every image's cycles are estimated, on LiteDRAM's own Verilog, with
+    host and refresh."""
+    with opened(board, folder) as (line, device):
         arch = Arch.load(BOARDS[board].arch)
-        report = compile_model(DIGITS / "digits.onnx", arch, tmp_path, calibration={"image": images})
+        report = compile_model(model, arch, folder, calibration=images, host_fallback=True)
         made = Network.load(report.model_path)
         device.load(made)
-        expected = Session(made).run({"image": images})
+        expected = Session(made).run(images)
         (part,) = made.machines
-        for number in range(len(images)):
+        program, _ = moved(Isa(arch), part.program, places_of(device))
+        for number in range(len(next(iter(images.values())))):
             line.watch()
-            found = device.launch({"image": images[number:number + 1]}).result()
+            found = device.launch({name: each[number:number + 1] for name, each in images.items()}).result()
             for output, values in found.outputs.items():
                 assert np.array_equal(values, expected.outputs[output][number:number + 1]), (number, output)
-            program, _ = moved(Isa(arch), part.program, places_of(device))
             expects = estimate(program, arch, BOARDS[board].dram, origin=origin_of(line, board, device)).cycles
-            print(f"{board}: {found.cycles} cycles, estimated {expects}")
+            print(f"{model.stem} on {board}: {found.cycles} cycles, estimated {expects}")
             assert found.cycles == expects, number
+
+
+@pytest.mark.parametrize("board", ["ulx3s", "colorlight_i9", "ecpix5"])
+def test_the_estimate_is_what_the_shell_takes(board: str, tmp_path: Path) -> None:
+    with np.load(DIGITS / "held_out.npz") as file:
+        images = file["image"][:3].astype(np.float32)
+    takes_what_is_estimated(board, DIGITS / "digits.onnx", {"image": images}, tmp_path)
+
+
+@pytest.mark.parametrize("network", ["mlperf_tiny_resnet8", "mlperf_tiny_vww_mobilenetv1_025"])
+def test_the_estimate_of_larger_networks_is_what_the_shell_takes(network: str, tmp_path: Path) -> None:
+    """Sums of branches, and depthwise convolutions."""
+    with np.load(shared(f"models/{network}.npz")) as file:
+        images = {"input": file["input"][:1]}
+    takes_what_is_estimated("ulx3s", shared(f"models/{network}.onnx"), images, tmp_path)
 
 
 def run_as_golden(device: Device, model: Path, name: str, images: np.ndarray, samples: np.ndarray,
