@@ -34,6 +34,15 @@ class OnChip:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Flash:
+    """The board's SPI flash. ``module``: a class of ``litespi.modules``."""
+
+    module: str
+    image_offset: int = 2 << 20
+    """The place of a boot image in bytes, behind the bitstream."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shell:
     """What surrounds the machine on a board: clocks, memory, links. Names are LiteX's; it knows the pins.
 
@@ -50,6 +59,8 @@ class Shell:
     ethernet: str | None = None
     """``module:class`` of the Ethernet PHY, None without Etherbone beside the UART."""
     ethernet_options: Mapping[str, object] = field(default_factory=dict)
+    flash: Flash | None = None
+    """The flash that a machine without a host boots from; None if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,8 +97,8 @@ def phase(value: Any) -> int | None:
     return None if value is None else int(getattr(getattr(value, "reset", value), "value", value))
 
 
-def generate(board: Board, arch: Arch, folder: Path) -> None:
-    """Write the shell's files into ``folder``."""
+def generate(board: Board, arch: Arch, folder: Path, kind: Callable[..., Any] = ShellSoC) -> tuple[Any, dict[str, Any]]:
+    """Write the files of a shell of a ``kind`` into ``folder``; return it and LiteX's description of its registers."""
     assert board.shell is not None
     folder.mkdir(parents=True, exist_ok=True)
     machine = machine_of(board, arch, folder)
@@ -109,10 +110,15 @@ def generate(board: Board, arch: Arch, folder: Path) -> None:
         platform.toolchain.bitstream_commands.insert(0, CHECK)
         platform.toolchain.additional_commands = [f"file copy -force {{build_name}}.bit ../{board.key}.bit"]
     clocks = named(board.shell.clocks)(platform, int(board.shell.clock_hz), **board.shell.clock_options)
-    soc = ShellSoC(board, arch, machine, platform, clocks)
+    soc = kind(board, arch, machine, platform, clocks)
     Builder(soc, output_dir=str(folder), gateware_dir=str(folder), compile_software=False, compile_gateware=True,
             csr_json=str(folder / "registers.json")).build(build_name=SHELL, run=False)
-    registers = json.loads((folder / "registers.json").read_text())
+    return soc, json.loads((folder / "registers.json").read_text())
+
+
+def write_shell(board: Board, arch: Arch, folder: Path) -> None:
+    """Write the files of a board's shell into ``folder``, with the description for the host."""
+    soc, registers = generate(board, arch, folder)
     (folder / "shell.json").write_text(json.dumps(description(board, arch, soc, registers), indent=1) + "\n")
 
 
@@ -120,7 +126,7 @@ def main(name: str, folder: str, arch: str, clock_hz: str) -> None:
     """Write the shell's files, as the command line asks."""
     board = BOARDS[name]
     assert board.shell is not None
-    generate(replace(board, shell=replace(board.shell, clock_hz=float(clock_hz))), Arch.load(arch), Path(folder))
+    write_shell(replace(board, shell=replace(board.shell, clock_hz=float(clock_hz))), Arch.load(arch), Path(folder))
 
 
 if __name__ == "__main__":
