@@ -13,12 +13,14 @@ from weft.boards import BOARDS, Board
 from weft.boards.board import OnChip
 from weft.cli import console
 from weft.cli.options import help_without_command, need_simulation
+from weft.cli.standalone import standalone_command
 from weft.hw.contract.arch import Arch
 from weft.runtime.driver.shell_file import BUILT
 from weft.support.errors import WeftError, explain
 
 app = typer.Typer(invoke_without_command=True, help="Bitstreams of boards: list, build, flash.")
 app.callback()(help_without_command)
+app.command("standalone")(standalone_command)
 
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="A name of `weft board list`.", show_default=False)]
 FolderOption = Annotated[Path, typer.Option("-o", "--folder", metavar="DIR",
@@ -78,6 +80,8 @@ def build(
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=100, metavar="COUNT", help="How many placements may "
                                              "be tried.")] = 4,
     force: Annotated[bool, typer.Option("--force", help="Build a machine that is predicted not to fit too.")] = False,
+    standalone: Annotated[bool, typer.Option("--standalone", help="With a processor in place of the host link, for "
+                                             "`weft board standalone`.")] = False,
     output: FolderOption = BUILT,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,6 +95,10 @@ def build(
     chosen = board_named(board)
     name = chosen.arch if arch is None else arch
     machine = Arch.load(name)
+    if standalone:
+        from weft.boards.standalone.project import check_board
+
+        check_board(chosen)
     if not force:
         refuse_without_room(chosen, machine, name)
     if chosen.built != "bitstream":
@@ -107,7 +115,7 @@ def build(
     with console.progress() as bar:
         found = bitstream.build(chosen, machine, output / board,
                                 clock_hz=None if mhz is None else mhz * 1e6, seeds=range(1, seeds + 1),
-                                tell=lambda stage: bar(stage, 0, 0))
+                                standalone=standalone, tell=lambda stage: bar(stage, 0, 0))
     if as_json:
         print(json.dumps(found, indent=1))
         return

@@ -27,17 +27,20 @@ from weft.hw.flow.cells import count_cells
 from weft.support.errors import WeftError, explain
 from weft.support.packages import need_package
 
-KEPT = ("shell.json", "shell.v", "weft.tarch")
-"""The files of the working folder that are kept, beside the bitstream, its report and its constraints."""
+KEPT = ("shell.v", "weft.tarch")
+"""The files of the working folder that are kept, beside the bitstream, its report, constraints and description."""
+KINDS = {False: ("generate", "shell.json"), True: ("standalone", "soc.json")}
+"""Standalone or not -> the module that writes the shell, and its description."""
 PACKAGES = {"litex": "the shell", "litedram": "the memory controller"}
 
 
 def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = None, seeds: Sequence[int] = (1, 2, 3, 4),
-          tell: Tell = lambda stage: None) -> dict[str, Any]:
+          standalone: bool = False, tell: Tell = lambda stage: None) -> dict[str, Any]:
     """Build the bitstream in ``folder`` and return its report.
 
     It has ``fmax_mhz``, ``mhz_asked``, counts, ``seed``, ``sha256`` and all else in ``report.json``. Equal inputs give
-    equal bytes. The first of ``seeds`` that meets every clock is taken. Raise WeftError if none does, if the board has
+    equal bytes. The first of ``seeds`` that meets every clock is taken. ``standalone``: with a processor in place
+    of the host link. Raise WeftError if none does, if the board has
     no shell, if a tool is missing, and if ``folder`` holds files that no build left; it is then unchanged."""
     board = prepared(board, clock_hz)
     check_ports(board, arch)
@@ -46,7 +49,7 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     began, work = time.monotonic(), begin(folder)
     tell("the shell")
     (work / "weft.tarch").write_text(json.dumps(arch.to_dict(), indent=2) + "\n")
-    generate(board, work)
+    generate(board, work, standalone)
     tell("synthesis, some minutes")
     synthesis.synthesize_shell(work, MACHINE, SHELL, arch.number.width, board.family)
     seed, report = first_in_time(board, work, seeds, tell)
@@ -56,7 +59,7 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     found = {**summary(board, report, seed), **counts(work, board.family),
              "minutes": round((time.monotonic() - began) / 60, 1), "sha256": hashlib.sha256(bits).hexdigest(),
              "bytes": len(bits)}
-    deliver(work, folder, board, found)
+    deliver(work, folder, board, found, standalone)
     return found
 
 
@@ -97,11 +100,11 @@ def need_packages(family: Family | None = None) -> None:
         need_package(purpose, package, "bitstream")
 
 
-def generate(board: Board, work: Path) -> None:
+def generate(board: Board, work: Path, standalone: bool = False) -> None:
     """Write the shell's files, by a process of its own (``generate.py`` says why)."""
     assert board.shell is not None
     log = work / "shell.log"
-    command = [sys.executable, "-m", "weft.boards.shell.generate", board.key, ".", "weft.tarch",
+    command = [sys.executable, "-m", f"weft.boards.shell.{KINDS[standalone][0]}", board.key, ".", "weft.tarch",
                str(board.shell.clock_hz)]
     with log.open("w") as output:
         code = subprocess.run(command, cwd=work, stdout=output, stderr=output, check=False).returncode
@@ -165,12 +168,12 @@ def counts(work: Path, family: str) -> dict[str, int]:
     return {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": found["bram18"]}
 
 
-def deliver(work: Path, folder: Path, board: Board, report: dict[str, Any]) -> None:
+def deliver(work: Path, folder: Path, board: Board, report: dict[str, Any], standalone: bool = False) -> None:
     """Deliver the result as a whole: bitstream, SVF, report, and the shell's description for the driver."""
     family = FAMILIES[board.family]
     ready = work / READY
     for suffix in family.results:
         (work / f"{SHELL}.{suffix}").rename(ready / f"{board.key}.{suffix}")
-    for file in (*KEPT, *family.kept):
+    for file in (*KEPT, KINDS[standalone][1], *family.kept):
         (work / file).rename(ready / file)
     replace_folder(work, folder, report)

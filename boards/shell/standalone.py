@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shell without a host: a RISC-V processor drives the machine, from a boot image in the board's flash.
 
-    python -m weft.boards.shell.standalone BOARD FOLDER ARCH            # soc.json, and what generate.py writes
+    python -m weft.boards.shell.standalone BOARD FOLDER ARCH CLOCK_HZ   # soc.json, and what generate.py writes
     python -m weft.boards.shell.standalone BOARD FOLDER ARCH simulated  # soc.json, and shell.v for a simulator
 
 ::
@@ -18,16 +18,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pythondata_cpu_vexriscv
 from litespi import LiteSPI, modules
 from litespi.opcodes import SpiNorFlashOpCodes
 from litespi.phy.generic import LiteSPIPHY
 from litespi.phy.model import LiteSPIPHYModel
 from litex.build.sim import SimPlatform
 from litex.soc.cores import uart
-from litex.soc.cores.cpu.vexriscv.core import GCC_FLAGS
 from litex.soc.integration.export import get_csr_json
 from litex.soc.integration.soc import SoCRegion
 
@@ -41,8 +42,8 @@ from weft.hw.contract.arch import Arch
 
 FLASH_BASE = 0x2000_0000
 """The place of the flash on the bus."""
-VARIANT, STACK_BYTES = "standard", 8 << 10
-"""The processor, as LiteX names it, and the memory on the chip that it has."""
+VARIANT, PROCESSOR, STACK_BYTES = "standard", "VexRiscv.v", 8 << 10
+"""The processor as LiteX names it, its file, and the memory on the chip that it has."""
 BAUD = 115_200
 """The rate of answers, as terminals have it."""
 DIVISOR = 1
@@ -102,11 +103,11 @@ class SimulatedStandalone(Standalone, SimulatedShell):
 
 
 def description(board: Board, arch: Arch, soc: Any, registers: dict[str, Any]) -> dict[str, Any]:
-    """Return what a boot image has to know: places, the start of the DRAM, how the processor is compiled for."""
+    """Return what a boot image has to know: places, and the start of the DRAM."""
     found = dram(soc, registers)
     return {
         "board": board.key, "arch": arch.to_dict(), "clock_hz": int(soc.sys_clk_freq), "baud": BAUD,
-        "processor": GCC_FLAGS[VARIANT], "machine_base": REGISTERS_BASE, "dram": found["dram"],
+        "machine_base": REGISTERS_BASE, "dram": found["dram"],
         "image": {"base": FLASH_BASE + flash_of(board).image_offset, "flash_offset": flash_of(board).image_offset},
         "memories": {name: {"base": each["base"], "bytes": each["size"]}
                      for name, each in ((name, registers["memories"][key]) for name, key in MEMORIES.items())},
@@ -123,10 +124,23 @@ def simulated(board: Board, arch: Arch, folder: Path) -> tuple[Any, dict[str, An
     return soc, json.loads(get_csr_json(soc.csr_regions, soc.constants, soc.mem_regions))
 
 
-def main(name: str, folder: str, arch: str, *kind: str) -> None:
+def for_board(board: Board, arch: Arch, folder: Path) -> tuple[Any, dict[str, Any]]:
+    """Write what ``generate.py`` writes, with the processor in ``shell.v``."""
+    made = generate(board, arch, folder, Standalone)
+    shell = folder / f"{SHELL}.v"
+    shell.write_text(shell.read_text() + (Path(pythondata_cpu_vexriscv.data_location) / PROCESSOR).read_text())
+    return made
+
+
+def main(name: str, folder: str, arch: str, how: str) -> None:
     """Write the shell's files and ``soc.json``, as the command line asks."""
     board, machine, place = BOARDS[name], Arch.load(arch), Path(folder)
-    soc, registers = simulated(board, machine, place) if kind else generate(board, machine, place, Standalone)
+    assert board.shell is not None
+    if how == "simulated":
+        soc, registers = simulated(board, machine, place)
+    else:
+        board = replace(board, shell=replace(board.shell, clock_hz=float(how)))
+        soc, registers = for_board(board, machine, place)
     (place / "soc.json").write_text(json.dumps(description(board, machine, soc, registers), indent=1) + "\n")
 
 
