@@ -36,7 +36,6 @@ def standalone_command(
         raise WeftError(explain("board", board, ", ".join(sorted(BOARDS)), "name one of them"))
     chosen = BOARDS[board]
     network = Network.load(model)
-    project.check_board(chosen)
     program = project.program_of(network)
     arrays = read_arrays(inputs, [tensor.name for tensor in network.signature.inputs])
     packed = [{port.name: program.pack_input(port.name, values[port.name]) for port in program.inputs}

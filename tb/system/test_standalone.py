@@ -15,6 +15,7 @@ from weft.boards.standalone import project
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
+from weft.tb.unit.project.test_pages_run import run_page
 from weft.tmodel.network import Network
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits"
@@ -54,3 +55,9 @@ def test_ten_digits_without_a_host(tmp_path: Path) -> None:
     assert [int(match[1]) for match in found if match] == list(range(IMAGES))
     expected = np.asarray(Session(network).run({"image": images}).outputs["logits"]).argmax(1)
     assert classes == expected.tolist() == labels.tolist()
+
+
+def test_the_page_of_boards_without_a_host_runs(tmp_path: Path) -> None:
+    said = run_page("boards/standalone.md", tmp_path, False)
+    assert re.search(r"\d{5} bytes for offset 0x200000 of the flash, 10 images", said), said
+    assert (tmp_path / "build" / "boot" / "image.bin").stat().st_size > 50_000
