@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shell without a host: a RISC-V processor drives the machine, from a boot image in the board's flash.
 
-    python -m weft.boards.shell.standalone BOARD FOLDER ARCH CLOCK_HZ   # soc.json, and what generate.py writes
-    python -m weft.boards.shell.standalone BOARD FOLDER ARCH simulated  # soc.json, and shell.v for a simulator
+    python -m weft.boards.shell.standalone BOARD FOLDER ARCH CLOCK_HZ [TOOLCHAIN]  # soc.json and generate.py's files
+    python -m weft.boards.shell.standalone BOARD FOLDER ARCH simulated             # soc.json and a simulator's shell.v
 
 ::
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,10 @@ from litex.soc.integration.soc import SoCRegion
 
 from weft.boards import BOARDS
 from weft.boards.board import Board, Flash
+from weft.boards.shell.bitstream import at
 from weft.boards.shell.families import SHELL
 from weft.boards.shell.generate import dram, generate, machine_of
+from weft.boards.shell.machine import Machine
 from weft.boards.shell.simulated import IO, Clocks, SimulatedShell
 from weft.boards.shell.soc import REGISTERS_BASE, ShellSoC
 from weft.hw.contract.arch import Arch
@@ -89,6 +90,10 @@ class Standalone(ShellSoC):
     def add_witness(self) -> None:
         """Add none: there is no link."""
 
+    def ring_pins(self, machine: Machine) -> dict[str, Any]:
+        """Return none: samples are dropped, for nobody reads them."""
+        return {}
+
 
 class SimulatedStandalone(Standalone, SimulatedShell):
     """The same for a simulator. LiteSPI's model of the flash reads its content from a file of words as it starts."""
@@ -124,23 +129,21 @@ def simulated(board: Board, arch: Arch, folder: Path) -> tuple[Any, dict[str, An
     return soc, json.loads(get_csr_json(soc.csr_regions, soc.constants, soc.mem_regions))
 
 
-def for_board(board: Board, arch: Arch, folder: Path) -> tuple[Any, dict[str, Any]]:
+def for_board(board: Board, arch: Arch, folder: Path, toolchain: str) -> tuple[Any, dict[str, Any]]:
     """Write what ``generate.py`` writes, with the processor in ``shell.v``."""
-    made = generate(board, arch, folder, Standalone)
+    made = generate(board, arch, folder, toolchain, Standalone)
     shell = folder / f"{SHELL}.v"
     shell.write_text(shell.read_text() + (Path(pythondata_cpu_vexriscv.data_location) / PROCESSOR).read_text())
     return made
 
 
-def main(name: str, folder: str, arch: str, how: str) -> None:
+def main(name: str, folder: str, arch: str, how: str, toolchain: str = "") -> None:
     """Write the shell's files and ``soc.json``, as the command line asks."""
     board, machine, place = BOARDS[name], Arch.load(arch), Path(folder)
-    assert board.shell is not None
     if how == "simulated":
         soc, registers = simulated(board, machine, place)
     else:
-        board = replace(board, shell=replace(board.shell, clock_hz=float(how)))
-        soc, registers = for_board(board, machine, place)
+        soc, registers = for_board(at(board, float(how)), machine, place, toolchain or board.toolchains[0])
     (place / "soc.json").write_text(json.dumps(description(board, machine, soc, registers), indent=1) + "\n")
 
 
