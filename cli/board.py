@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +14,14 @@ from weft.boards import BOARDS, Board
 from weft.boards.board import OPENXC7, VIVADO, OnChip
 from weft.cli import console
 from weft.cli.options import help_without_command, need_simulation
+from weft.cli.standalone import standalone_command
 from weft.hw.contract.arch import Arch
 from weft.runtime.driver.shell_file import BUILT
 from weft.support.errors import WeftError, explain
 
 app = typer.Typer(invoke_without_command=True, help="Bitstreams of boards: list, build, flash.")
 app.callback()(help_without_command)
+app.command("standalone")(standalone_command)
 
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="A name of `weft board list`.", show_default=False)]
 FolderOption = Annotated[Path, typer.Option("-o", "--folder", metavar="DIR",
@@ -82,6 +85,8 @@ def build(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the commands of --toolchain openxc7 and what is "
                                           "missing for them; build nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Build a machine that is predicted not to fit too.")] = False,
+    standalone: Annotated[bool, typer.Option("--standalone", help="With a processor in place of the host link, for "
+                                             "`weft board standalone`.")] = False,
     output: FolderOption = BUILT,
     as_json: JsonOption = False,
 ) -> None:
@@ -97,6 +102,10 @@ def build(
     tools = toolchain_of(chosen, toolchain, dry_run)
     name = chosen.arch if arch is None else arch
     machine = Arch.load(name)
+    if standalone:
+        from weft.boards.standalone.project import check_board
+
+        check_board(chosen)
     if not force:
         refuse_without_room(chosen, machine, name)
     clock_hz = None if mhz is None else mhz * 1e6
@@ -113,7 +122,7 @@ def build(
             print_built(project.build(chosen, machine, output / board, clock_hz=clock_hz, tell=tell),
                         output / board, as_json)
             return
-        build_bits = openxc7.build if tools == OPENXC7 else bitstream.build
+        build_bits = openxc7.build if tools == OPENXC7 else partial(bitstream.build, standalone=standalone)
         found = build_bits(chosen, machine, output / board, clock_hz=clock_hz, seeds=range(1, seeds + 1), tell=tell)
     print_built(found, output / board, as_json)
 

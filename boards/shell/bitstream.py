@@ -28,18 +28,20 @@ from weft.hw.flow.parts import block_rams
 from weft.support.errors import WeftError, explain
 from weft.support.packages import need_package
 
-DESCRIPTION = "shell.json"
-KEPT = (DESCRIPTION, "shell.v", "weft.tarch")
-"""The files of the working folder that are kept, beside the bitstream, its report and its constraints."""
+KEPT = ("shell.v", "weft.tarch")
+"""The files of the working folder that are kept, beside the bitstream, its report, constraints and description."""
+KINDS = {False: ("generate", "shell.json"), True: ("standalone", "soc.json")}
+"""Standalone or not -> the module that writes the shell, and its description."""
 PACKAGES = {"litex": "the shell", "litedram": "the memory controller"}
 
 
 def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = None, seeds: Sequence[int] = (1, 2, 3, 4),
-          tell: Tell = lambda stage: None, family: Family | None = None) -> dict[str, Any]:
+          tell: Tell = lambda stage: None, family: Family | None = None, standalone: bool = False) -> dict[str, Any]:
     """Build the bitstream in ``folder`` and return its report. ``family``: other tools than the usual ones.
 
     It has ``fmax_mhz``, ``mhz_asked``, counts, ``seed``, ``sha256`` and all else in ``report.json``. Equal inputs give
-    equal bytes. The first of ``seeds`` that meets every clock is taken. Raise WeftError if none does, if the board has
+    equal bytes. The first of ``seeds`` that meets every clock is taken. ``standalone``: with a processor in place
+    of the host link. Raise WeftError if none does, if the board has
     no shell, if a tool is missing, and if ``folder`` holds files that no build left; it is then unchanged."""
     board = at(board, clock_hz) if family else prepared(board, clock_hz)
     check_ports(board, arch)
@@ -48,7 +50,7 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     began, work = time.monotonic(), begin(folder)
     tell("the shell")
     (work / "weft.tarch").write_text(json.dumps(arch.to_dict(), indent=2) + "\n")
-    generate(board, work, family.toolchain)
+    generate(board, work, family.toolchain, standalone)
     tell("synthesis, some minutes")
     synthesis.synthesize_shell(work, MACHINE, SHELL, arch.number.width, board.family, arch.packing)
     seed, report = first_in_time(board, work, seeds, tell, family)
@@ -59,7 +61,7 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
              **counts(work, board.family),
              "minutes": round((time.monotonic() - began) / 60, 1), "sha256": hashlib.sha256(bits).hexdigest(),
              "bytes": len(bits)}
-    deliver(work, folder, board, found, family)
+    deliver(work, folder, board, found, family, standalone)
     return found
 
 
@@ -101,18 +103,18 @@ def need_packages(family: Family | None = None) -> None:
         need_package(purpose, package, "bitstream")
 
 
-def generate_command(board: Board, toolchain: str) -> list[str]:
+def generate_command(board: Board, toolchain: str, standalone: bool = False) -> list[str]:
     """Return the command that writes the shell's files for a toolchain into the folder that it runs in."""
-    return [sys.executable, "-m", "weft.boards.shell.generate", board.key, ".", "weft.tarch", str(board.clock_hz),
-            toolchain]
+    return [sys.executable, "-m", f"weft.boards.shell.{KINDS[standalone][0]}", board.key, ".", "weft.tarch",
+            str(board.clock_hz), toolchain]
 
 
-def generate(board: Board, work: Path, toolchain: str = "") -> None:
+def generate(board: Board, work: Path, toolchain: str = "", standalone: bool = False) -> None:
     """Write the shell's files, by a process of its own (``generate.py`` says why)."""
     log = work / "shell.log"
+    command = generate_command(board, toolchain or board.toolchains[0], standalone)
     with log.open("w") as output:
-        code = subprocess.run(generate_command(board, toolchain or board.toolchains[0]), cwd=work, stdout=output,
-                              stderr=output, check=False).returncode
+        code = subprocess.run(command, cwd=work, stdout=output, stderr=output, check=False).returncode
     if code:
         raise WeftError(explain(f"shell of {board.key}", "\n".join(log.read_text().splitlines()[-3:]),
                                 "a shell that LiteX can generate", f"read {log}"))
@@ -171,14 +173,14 @@ def counts(work: Path, family: str) -> dict[str, int]:
     return {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": block_rams(found, family)}
 
 
-def deliver(work: Path, folder: Path, board: Board, report: dict[str, Any], family: Family) -> None:
-    """Deliver the result as a whole: bitstream, SVF, report, and the shell's description for the driver.
+def deliver(work: Path, folder: Path, board: Board, report: dict[str, Any], family: Family,
+            standalone: bool = False) -> None:
+    """Deliver the result as a whole: bitstream, SVF, report, and the shell's description.
 
     A Zynq has no description: its driver runs beside the machine."""
     ready = work / READY
     for suffix in family.results:
         (work / f"{SHELL}.{suffix}").rename(ready / f"{board.key}.{suffix}")
-    for file in (*KEPT, *family.kept):
-        if file != DESCRIPTION or board.shell:
-            (work / file).rename(ready / file)
+    for file in (*KEPT, *([KINDS[standalone][1]] if board.shell else []), *family.kept):
+        (work / file).rename(ready / file)
     replace_folder(work, folder, report)

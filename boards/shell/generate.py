@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from amaranth.back import rtlil
 from litedram.init import get_sdram_phy_init_sequence
-from litex.soc.integration.builder import Builder
+from litex.soc.integration.export import get_csr_json
 
 from weft.boards import BOARDS
 from weft.boards.board import OPENXC7, VIVADO, Board, Memory, OnChip
@@ -94,14 +95,11 @@ def phase(value: Any) -> int | None:
     return None if value is None else int(getattr(getattr(value, "reset", value), "value", value))
 
 
-def generate(board: Board, arch: Arch, folder: Path, toolchain: str = "") -> None:
-    """Write the shell's files into ``folder``. ``toolchain``: by default the board's usual one."""
+def generate(board: Board, arch: Arch, folder: Path, toolchain: str, kind: Callable[..., Any]
+             ) -> tuple[Any, dict[str, Any]]:
+    """Write the files of a shell of a ``kind`` into ``folder``; return it and LiteX's description of its registers."""
     folder.mkdir(parents=True, exist_ok=True)
     machine = machine_of(board, arch, folder)
-    toolchain = toolchain or board.toolchains[0]
-    if board.processor is not None:
-        generate_zynq(board, arch, machine, folder)
-        return
     assert board.shell is not None
     platform = named(board.shell.platform)(toolchain=toolchain, **board.shell.platform_options)
     if toolchain == VIVADO:
@@ -112,17 +110,26 @@ def generate(board: Board, arch: Arch, folder: Path, toolchain: str = "") -> Non
     clocks = named(board.shell.clocks)(platform, int(board.shell.clock_hz), **board.shell.clock_options)
     if toolchain == OPENXC7:
         platform.toolchain = Constraints()
-    soc = ShellSoC(board, arch, machine, platform, clocks)
-    Builder(soc, output_dir=str(folder), gateware_dir=str(folder), compile_software=False, compile_gateware=True,
-            csr_json=str(folder / "registers.json")).build(build_name=SHELL, run=False)
-    registers = json.loads((folder / "registers.json").read_text())
+    soc = kind(board, arch, machine, platform, clocks)
+    soc.build(build_dir=str(folder), build_name=SHELL, run=False)  # LiteX's Builder asks for a C library as well
+    return soc, json.loads(get_csr_json(soc.csr_regions, soc.constants, soc.mem_regions))
+
+
+def write_shell(board: Board, arch: Arch, folder: Path, toolchain: str) -> None:
+    """Write the files of a board's shell into ``folder``, with the description for the host."""
+    if board.processor is not None:
+        generate_zynq(board, arch, folder)
+        return
+    soc, registers = generate(board, arch, folder, toolchain, ShellSoC)
     (folder / "shell.json").write_text(json.dumps(description(board, arch, soc, registers), indent=1) + "\n")
 
 
-def generate_zynq(board: Board, arch: Arch, machine: Machine, folder: Path) -> None:
+def generate_zynq(board: Board, arch: Arch, folder: Path) -> None:
     """Write the shell of a Zynq's processors, for openXC7."""
     from weft.boards.openxc7 import zynq
 
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = machine_of(board, arch, folder)
     zynq.check_ports(board, arch, machine)
     platform = zynq.platform_of(board)
     platform.toolchain = Constraints()
@@ -131,7 +138,8 @@ def generate_zynq(board: Board, arch: Arch, machine: Machine, folder: Path) -> N
 
 def main(name: str, folder: str, arch: str, clock_hz: str, toolchain: str = "") -> None:
     """Write the shell's files, as the command line asks."""
-    generate(at(BOARDS[name], float(clock_hz)), Arch.load(arch), Path(folder), toolchain)
+    board, place = at(BOARDS[name], float(clock_hz)), Path(folder)
+    write_shell(board, Arch.load(arch), place, toolchain or board.toolchains[0])
 
 
 if __name__ == "__main__":

@@ -82,7 +82,8 @@ class ShellSoC(SoCMini):
 
     def __init__(self, board: Board, arch: Arch, machine: Machine, platform: Any, crg: Any) -> None:
         assert board.shell is not None
-        super().__init__(platform, int(board.shell.clock_hz), ident=f"weft {board.key}", ident_version=False)
+        super().__init__(platform, int(board.shell.clock_hz), ident=f"weft {board.key}", ident_version=False,
+                         **self.core_options(board))
         self.board, self.arch, self.crg, memory = board, arch, crg, board.shell.memory
         self.windows = windows(arch, memory.program_bytes) if isinstance(memory, OnChip) else {}
         if isinstance(memory, Memory):
@@ -90,6 +91,10 @@ class ShellSoC(SoCMini):
         self.add_links(board)
         self.add_witness()
         self.add_machine(machine)
+
+    def core_options(self, board: Board) -> Mapping[str, Any]:
+        """Return LiteX's options of a processor; none here."""
+        return {}
 
     def add_memory(self, memory: Memory) -> None:
         """Add LiteDRAM without a cache: the host's accesses are few, and the machine's must not wait for a tag."""

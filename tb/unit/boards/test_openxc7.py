@@ -97,8 +97,8 @@ def installed(bare: Installed) -> Installed:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stands for LiteX and yosys."""
-    def generate(board: Any, work: Path, toolchain: str) -> None:
-        assert toolchain == "openxc7"
+    def generate(board: Any, work: Path, toolchain: str, standalone: bool) -> None:
+        assert toolchain == "openxc7" and not standalone
         for name in ("shell.v", "shell.xdc", *(["shell.json"] if board.shell else [])):
             (work / name).write_text(name)
 
