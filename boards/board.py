@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 
 from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram, Spread
 
+VIVADO, OPENXC7 = "vivado", "openxc7"
+TOOLCHAINS = {"ecp5": ("trellis",), "gowin": ("apicula",), "xc7": (VIVADO, OPENXC7)}
+"""Family -> the toolchains for it, by LiteX's names; the first is what a build takes if none is asked for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
@@ -35,7 +39,7 @@ class OnChip:
 
 @dataclass(frozen=True, kw_only=True)
 class Shell:
-    """What surrounds the machine on a board: clocks, memory, links. Names are LiteX's; it knows the pins.
+    """The shell around the machine on a board: clocks, memory, links. Names are LiteX's, which knows the pins.
 
     ``platform`` and ``clocks`` are ``module:class``. ``clock_hz``: asked of place and route, missed clocks are
     errors."""
@@ -85,7 +89,7 @@ class Board:
     family: str
     """The synthesis flow: ``xc7``, ``ecp5`` or ``gowin``. UltraScale+ parts are counted as 7 series."""
     plug: str
-    """What to plug in, as a sentence."""
+    """A sentence that says what to plug in."""
     platform: str | None = None
     """``module:class`` of amaranth-boards, which knows pins and oscillators; None if it lacks the board."""
     shell: Shell | None = None
@@ -98,6 +102,14 @@ class Board:
     """The board in openFPGALoader's list."""
     flash_variants: Mapping[str, str] = field(default_factory=dict)
     """Revisions with another cable, by what is printed on them -> name in openFPGALoader's list."""
+
+    xray: str | None = None
+    """The chip as Project X-Ray names it, for openXC7; None if it does not know the chip."""
+
+    @property
+    def toolchains(self) -> tuple[str, ...]:
+        """The toolchains that make its bitstream, the usual one first."""
+        return tuple(name for name in TOOLCHAINS[self.family] if name != OPENXC7 or self.xray)
 
     @property
     def clock_hz(self) -> float:

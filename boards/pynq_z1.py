@@ -7,7 +7,7 @@ from weft.boards.processor_memory import behind_ports
 BOARD = Board(
     key="pynq_z1", name="Digilent PYNQ-Z1", arch="pynq", others=("pynq_3x8", "pynq_int8"),
     part="XC7Z020", speed_grade="1", family="xc7",
-    target_hz=150e6,
+    target_hz=150e6, xray="xc7z020clg400-1",
     plug="An SD card with the PYNQ image, power, Ethernet.",
     processor=Processor(kind="zynq7", device="xc7z020clg400-1", clock_hz=100e6, memory_bytes=512 << 20,
                         memory=behind_ports(16, 1.05e9, 100e6)))

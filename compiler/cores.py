@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How several cores share the work, and what a user asks them to make small."""
+"""The sharing of work between several cores, and the goal that a user sets for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from weft.support.errors import WeftError, explain
 
 AUTO, BATCH, SPLIT = "auto", "batch", "split"
 CORES = (AUTO, BATCH, SPLIT)
-"""``batch``: an image a core; ``split``: one image over all cores; ``auto``: the best of these for the goal."""
+"""``batch``: an image a core; ``split``: one image over all cores; ``auto``: the best of these for the goal.
+
+Where cores cannot wait for each other, or something is chosen for the program of one, ``auto`` is ``batch``."""
 NOT_BUILT = {"pipeline": "layers of an image on different cores"}
 """Ways that are known by name, and that no plan makes."""
 
@@ -23,7 +25,7 @@ Span = tuple[int, int]
 
 
 class AssignedLayer(NamedTuple):
-    """What an outside schedule says of a layer: its ``size`` (channels, rows, columns), and who computes which box.
+    """A layer in an outside schedule: its ``size`` (channels, rows, columns), and which core computes which box.
 
     ``boxes``: core, then half-open ranges of channels, rows and columns. ``weighted``: whether it has weights."""
 

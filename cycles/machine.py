@@ -19,8 +19,8 @@ MACHINE = np.dtype([(name, "i8") for name in (
     "shared_dram", "move_out_latency", "weight_load_rows", "kernel_rows", "places", "upper_places",
     "first_writer", "repeats", "sync_counters", "bus_share",
 )])
-"""What differs from machine to machine, and what the replay starts with; all else that is the same on every machine is
-read from ``timing.py`` where it is used.
+"""Numbers that differ from machine to machine, and the replay's initial state; numbers common to every machine are
+read from ``timing.py`` where they are used.
 
 ``product_latency``: MatMul's request to its sum;
 ``simd_latency``: issue to the result in the SIMD unit's queue; ``simd_block``: iterations of a SIMD loop that run

@@ -56,7 +56,7 @@ MOST_VECTORS_IN_ALL = 1_000_000_000
 PIECE_CYCLES = 1 << 22
 """The cycles, about a second of stepping, after which progress is reported and interrupts are heard."""
 LOOKS, SHORTEST_PIECE_CYCLES = 64, 1 << 12
-"""How often a program is checked for taking too long, and the least cycles between two checks."""
+"""The number of checks whether a program takes too long, and the least cycles between two checks."""
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,10 @@ assert UNIT_NAMES == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "
 UNIT_COUNT = len(UNIT_NAMES)
 LOWER_WEIGHTS, FURTHER_ROWS = UNIT_COUNT, UNIT_COUNT + 1
 CLIENT_COUNT = FURTHER_ROWS + MOST_KERNEL_ROWS - 1
-"""Of local memory. With two rows of weights a cycle the lower part of the column has a client of its own, and further
-rows of taps of a MatMul have one each, from FURTHER_ROWS on."""
+"""The number of local memory's clients: the units, and those below.
+
+With two rows of weights a cycle the lower part of the column has a client of its own. Further rows of taps of a MatMul
+have one each, from FURTHER_ROWS on."""
 SLOTS = max(unit.deep.outstanding for unit in UNITS.values())
 NONE, LATER = -1, 1 << 62
 
@@ -162,7 +164,7 @@ PROGRAM = np.dtype([(name, "i8") for name in (
 behind the bus; ``arriving``: one goes to the decoder in this cycle."""
 
 COUNTERS = np.dtype([("holds", "i8", 1 << COUNTER_WIDTH), ("posts", "i8"), ("counter", "i8")])
-"""What each counter of a core holds, and the core's post in this cycle: to which cores (a bit each) and counter."""
+"""The count of each counter of a core, and the core's post in this cycle: to which cores (a bit each) and counter."""
 
 STATE = np.dtype([
     ("control", CONTROL), ("units", UNIT, UNIT_COUNT), ("queued", WORK, (UNIT_COUNT, SLOTS)),

@@ -179,7 +179,7 @@ class Search:
 
     # -- the front -----------------------------------------------------------------------------------------------------
     def _end(self, point: Point, state: str) -> bool:
-        """Note the result for a machine; return True."""
+        """Record the result for a machine. Return True, so that a caller may return this call's value."""
         self.states[point.index] = state
         return True
 

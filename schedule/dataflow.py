@@ -1,37 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layers of a compiled network as workloads, and what goes from one to another: boxes of tensors.
 
-A Var lies in the memory of its root, whole or as a part. What a layer reads of a root comes from the layers that write
-it: the range that both have in common, told in the coordinates of either.
+A Var lies in the memory of its root, whole or as a part. What a layer reads of a root comes from the workloads that
+write it: the range that both have in common, told in the coordinates of either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Layer, Var
-from weft.schedule.boxes import Box
+from weft.compiler.split.touched import touched
+from weft.compiler.tiling.shape import LayerShape
+from weft.compiler.tiling.spans import Box as TileBox
+from weft.schedule.boxes import Box, hull
 
 
-def box_of(var: Var) -> Box:
-    """Return the elements of a Var: [1, channels, height, width]."""
-    return Box((0, 0, 0, 0), (0, var.channels - 1, var.height - 1, var.width - 1))
+def elements(box: TileBox, channels: int, lanes: int) -> Box:
+    """Return channel tiles and pixels as elements, both ends included."""
+    return Box((0, box.tiles[0] * lanes, box.rows[0], box.columns[0]),
+               (0, min(box.tiles[1] * lanes, channels) - 1, box.rows[1] - 1, box.columns[1] - 1))
 
 
-def place_in_root(var: Var, lanes: int) -> Box:
-    """Return a Var's elements within its root. Raises CompileError for one whose pixels have others between them."""
+def place_in_root(var: Var, box: Box, lanes: int) -> Box:
+    """Return a box of a Var within its root. Raises CompileError for a Var whose pixels have others between them."""
     part = var.part
     if part is None:
-        return box_of(var)
+        return box
     row, column = divmod(part.offset, part.pitch)
     if part.step != 1 or column + var.width > part.pitch:
         raise refuse(f"tensor {var.name!r}", f"pixels of {part.root!r} with others between them",
                      "tensors that are boxes of the tensor that holds them",
                      "schedule the network up to there (--end), or without its last transposed convolution")
-    corner = (0, part.tile * lanes, row, column)
-    return Box(corner, tuple(low + size - 1 for low, size in zip(corner, box_of(var).sizes, strict=True)))
+    return moved(box, (0, part.tile * lanes, row, column), 1)
 
 
 def moved(box: Box, origin: Sequence[int], sign: int) -> Box:
@@ -42,42 +45,48 @@ def moved(box: Box, origin: Sequence[int], sign: int) -> Box:
 
 
 @dataclass(frozen=True)
-class Arrival:
-    """A part of what a workload reads.
-
-    ``sent`` in the coordinates of what ``producer`` makes, ``place`` in those of the tensor that is read."""
-
-    producer: int
-    sent: Box
-    place: Box
-
-
-@dataclass(frozen=True)
 class Work:
-    """A workload: what layer ``layer`` saves as ``output``.
+    """A workload: the ``box`` of what layer ``layer`` saves as ``output``, made by a core as its workload ``number``.
 
-    A layer that saves twice is two of them; ``is_last``: the one that takes the layer's time."""
+    A layer that saves twice is two of them; ``is_last``: the one that takes the layer's time. ``reads``: boxes of Vars,
+    each Var once."""
 
+    core: int
     number: int
     layer: int
     output: Var
+    box: Box
     is_last: bool
-    inputs: tuple[Var, ...]
+    reads: tuple[tuple[Var, Box], ...]
 
 
-def works_of(layers: Sequence[Layer], lanes: int) -> list[Work]:
-    """Return the workloads of all layers, in order.
+def works_of(cores: Sequence[Mapping[int, LayerShape]], layers: Sequence[Layer], lanes: int) -> list[list[Work]]:
+    """Return the workloads [cores], in order; ``cores``: the shapes of the layers of which each computes something.
 
-    A part of a tensor has the lanes that fill its last channel tile too, where other parts follow: the machine
-    writes whole vectors, and the tensor counts them as channels."""
+    A part of a tensor has the lanes that fill its last channel tile too, where other parts follow: the machine writes
+    whole vectors, and the tensor counts them as channels."""
     roots = {var.name: var for layer in layers for var in layer.vars if var.part is None}
-    works: list[Work] = []
-    for number, layer in enumerate(layers):
-        inputs = tuple({var.name: var for var in layer.inputs}.values())
-        outputs = {var.name: _filled(var, roots.get(var.root), lanes) for var in layer.outputs}
-        works += [Work(len(works) + index, number, var, var.name == layer.output.name, inputs)
-                  for index, var in enumerate(outputs.values())]
-    return works
+    found: list[list[Work]] = []
+    for core, shapes in enumerate(cores):
+        works: list[Work] = []
+        for number, shape in shapes.items():
+            reads = tuple(_joined(touched(shape).reads, lanes).items())
+            writes = {var.name: (_filled(var, roots.get(var.root), lanes), box) for var, box in touched(shape).writes}
+            for var, box in writes.values():
+                works.append(Work(core, len(works), number, var, elements(box, var.channels, lanes),
+                                  var.name == shape.layer.output.name, reads))
+        found.append(works)
+    return found
+
+
+def _joined(pieces: Sequence[tuple[Var, TileBox]], lanes: int) -> dict[Var, Box]:
+    """Return the boxes of pieces by Var, of several of one Var the box around them."""
+    found: dict[Var, Box] = {}
+    for var, box in pieces:
+        if box.vectors:
+            own = elements(box, var.channels, lanes)
+            found[var] = hull([found[var], own]) if var in found else own
+    return found
 
 
 def _filled(var: Var, root: Var | None, lanes: int) -> Var:
@@ -86,13 +95,33 @@ def _filled(var: Var, root: Var | None, lanes: int) -> Var:
     return replace(var, channels=min(var.tiles(lanes) * lanes, root.channels - var.part.tile * lanes))
 
 
-def arrivals(works: Sequence[Work], reader: Work, var: Var, lanes: int) -> list[Arrival]:
-    """Return what earlier workloads send of a Var to the workload that reads it."""
-    wanted, found = place_in_root(var, lanes), []
-    for work in works[:reader.number]:
-        if work.output.root == var.root and work.layer < reader.layer:
-            made = place_in_root(work.output, lanes)
+@dataclass(frozen=True)
+class Arrival:
+    """A part of what a workload reads.
+
+    ``sent`` in the coordinates of what ``producer`` makes, ``place`` in those of the tensor that is read."""
+
+    producer: Work
+    sent: Box
+    place: Box
+
+
+class Makers:
+    """Who makes what of every root."""
+
+    def __init__(self, works: Sequence[Sequence[Work]], lanes: int) -> None:
+        self.lanes = lanes
+        self.of: dict[str, list[Work]] = {}
+        for work in sorted((work for core in works for work in core), key=lambda work: (work.layer, work.core)):
+            self.of.setdefault(work.output.root, []).append(work)
+
+    def arrivals(self, layer: int, var: Var, box: Box) -> Iterator[Arrival]:
+        """Yield what earlier layers send of a box of a Var to ``layer``."""
+        wanted = place_in_root(var, box, self.lanes)
+        zero = moved(wanted, box.lower, -1).lower
+        for work in (work for work in self.of.get(var.root, ()) if work.layer < layer):
+            made = place_in_root(work.output, work.box, self.lanes)
             both = made.common(wanted)
             if both is not None:
-                found.append(Arrival(work.number, moved(both, made.lower, -1), moved(both, wanted.lower, -1)))
-    return found
+                origin = moved(made, work.box.lower, -1).lower
+                yield Arrival(work, moved(both, origin, -1), moved(both, zero, -1))

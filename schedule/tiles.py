@@ -6,47 +6,40 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from weft.compiler.layers.hir import Var
 from weft.compiler.scheduler.stages import TileStep, layer_steps
 from weft.compiler.tiling.candidates import Tiling
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box as TileBox
 from weft.schedule import today
 from weft.schedule.boxes import Box, hull
+from weft.schedule.dataflow import Work, elements
 
 
-def tiles_of(shape: LayerShape, tiling: Tiling, output: Var, cycles: int,
+def tiles_of(shape: LayerShape, tiling: Tiling, work: Work, cycles: int,
              padding: tuple[int, int, int, int]) -> dict[str, today.Tile]:
-    """Return the tiles of a layer that makes ``output``, by their keys.
+    """Return the tiles of a workload, by their keys.
 
     Each takes the share of ``cycles`` that it has of the elements."""
     lanes = shape.arch.array_size
     stages = [list(steps) for _, steps in itertools.groupby(layer_steps(shape, tiling), key=lambda step: step.stage)]
-    ofmaps = [elements(steps[0].region, output.channels, lanes) for steps in stages]
+    ofmaps = [elements(steps[0].region, work.output.channels, lanes) for steps in stages]
     total = sum(box.volume for box in ofmaps)
-    return {f"tile_num_{number}": _tile(shape, tiling, output, steps, ofmap, cycles * ofmap.volume / total, padding)
+    return {f"tile_num_{number}": _tile(shape, tiling, work, steps, ofmap, cycles * ofmap.volume / total, padding)
             for number, (steps, ofmap) in enumerate(zip(stages, ofmaps, strict=True))}
 
 
-def elements(box: TileBox, channels: int, lanes: int) -> Box:
-    """Return channel tiles and pixels as elements, both ends included."""
-    return Box((0, box.tiles[0] * lanes, box.rows[0], box.columns[0]),
-               (0, min(box.tiles[1] * lanes, channels) - 1, box.rows[1] - 1, box.columns[1] - 1))
-
-
-def _tile(shape: LayerShape, tiling: Tiling, whole: Var, steps: list[TileStep], ofmap: Box, cycles: float,
+def _tile(shape: LayerShape, tiling: Tiling, work: Work, steps: list[TileStep], ofmap: Box, cycles: float,
           padding: tuple[int, int, int, int]) -> today.Tile:
     lanes, channels = shape.arch.array_size, shape.layer.core.input.channels
     strips = [elements(step.strip, channels, lanes) for step in steps if step.strip.vectors]
     ifmap = hull(strips) if strips else elements(shape_input(shape), channels, lanes)
-    cut = [letter for letter, size, of in zip("KHW", ofmap.sizes[1:], (whole.channels, whole.height, whole.width),
-                                              strict=True) if size < of]
+    cut = [letter for letter, size, of in zip("KHW", ofmap.sizes[1:], work.box.sizes[1:], strict=True) if size < of]
     corners: dict[str, Any] = {
         "act_mini_tile": (strips or [ifmap])[0].sizes, "out_mini_tile": ofmap.sizes, "ifmap_lower": ifmap.lower,
         "ifmap_upper": ifmap.upper, "ofmap_lower": ofmap.lower, "ofmap_upper": ofmap.upper}
     return today.Tile(
         **corners, ci_cut_num=-(-shape.input_tiles // tiling.inputs),
-        cut_mode="".join(cut) or "N", layer_name=whole.name,
+        cut_mode="".join(cut) or "N", layer_name=work.output.name,
         loop_order="KNHWC" if tiling.outputs_outer else "NHWKC", mtc0_mtk0=(tiling.inputs, tiling.outputs),
         single_tile_time_pred=float(cycles), tile_padding_tblr=padding)
 

@@ -1,40 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compiled network -> its schedule on one core, in today's dialect.
+"""A compiled network -> its schedule on the machine's cores, in today's dialect.
 
 Local memory is the L2 buffer. A tensor that is pinned there has its own address. What streams through a layer's scratch
 has a ring of it, in the order input, weights, other inputs, outputs; it is larger than its ring as a rule, and goes
-round. Times are the estimator's: of each layer the cycles of its MatMuls with what they waited for, of the last one the
-program's tail too, so that their sum is the program's cycles.
+round. A tensor that every core which touches it has pinned goes from core to core; all others go through DRAM.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-import numpy as np
 
 from weft.compiler.backend.encode import MachineCode
+from weft.compiler.backend.split import Cores
 from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Var
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.products import Products
-from weft.cycles.program import read_program
-from weft.cycles.replay import estimate
-from weft.cycles.waits import analyse
 from weft.hw.contract.arch import Arch
 from weft.schedule import today
-from weft.schedule.boxes import Box
+from weft.schedule.boxes import Box, hull
 from weft.schedule.check import faults_of
-from weft.schedule.dataflow import Work, arrivals, box_of, works_of
+from weft.schedule.dataflow import Arrival, Makers, Work, works_of
 from weft.schedule.read import schedule_of
+from weft.schedule.room import Room, Span
 from weft.schedule.tiles import tiles_of
+from weft.schedule.times import layer_cycles
 from weft.support.outputs import Kind
 
 SCHEDULE = Kind.of_head("a schedule that weft schedule wrote", r'\{\s*"-1": \{\s*"in": \[')
-CORE = 0
+DRAM: Final = -1
 
 
 def schedule_text(products: Products) -> str:
@@ -52,206 +51,214 @@ def schedule_text(products: Products) -> str:
 
 @dataclass
 class Entry:
-    """A tensor of the buffer: the record but for what changes, and the workloads ``first`` to ``last`` that have it.
+    """A tensor of a core's buffer: the record but for what changes.
 
-    ``readers``: those whose ifmap it is."""
+    Workloads ``first`` to ``last`` have it. ``readers``: those whose ifmap it is."""
 
     record: dict[str, Any]
     first: int
     last: int
     readers: tuple[int, ...] = ()
 
+    def is_on(self, span: Span) -> bool:
+        """Whether some of its bytes are of ``span``."""
+        address, size = self.record["address"], self.record["size"]
+        return bool(address < span[0] + span[1] and span[0] < address + size)
+
 
 class Writer:
-    """One network's schedule while it is made: workloads, blocks of DRAM, tensors of the buffer."""
+    """One network's schedule while it is made: workloads, blocks of DRAM, tensors of the buffers."""
 
     def __init__(self, products: Products) -> None:
-        self.arch, self.plan = products[Arch], products[MemoryPlan]
-        self.lanes, self.vector_bytes = self.arch.array_size, self.arch.vector_bytes
+        self.arch, self.lanes = products[Arch], products[Arch].array_size
         self.layers: tuple[Layer, ...] = products[Layers]
-        self.works = works_of(self.layers, self.lanes)
-        self.times = layer_cycles(products[MachineCode], self.arch, len(self.layers))
+        split = products[Cores]
+        plans = split.plan.cores if split.plan else (products[MemoryPlan],)
+        resting = [split.plan.resting(core) if split.plan else () for core in range(len(plans))]
+        self.rooms = [Room(plan, self.arch) for plan in plans]
+        self.works = works_of([{number: shape for number, shape in enumerate(plan.shapes) if number not in rests}
+                               for plan, rests in zip(plans, resting, strict=True)], self.layers, self.lanes)
+        self.times = layer_cycles(split.codes or (products[MachineCode],), self.arch,
+                                  [sorted({work.layer for work in works}) for works in self.works])
+        self.makers = Makers(self.works, self.lanes)
+        self.through_dram = self._through_dram()
         self.transfers = itertools.count()
-        self.pieces: list[dict[Box, today.Ofmap]] = [{} for _ in self.works]
+        self.pieces: dict[tuple[int, int], dict[Box, today.Ofmap]] = {}
         self.into: dict[int, today.DramIn] = {}
-        self.out: list[today.DramOut] = []
-        self.entries: list[Entry] = []
-        self.ifmaps: list[list[today.Ifmap]] = [[] for _ in self.works]
-        self.weights: dict[int, today.Weight] = {}
-        for work in self.works:
-            self._add_output(work)
-        for work in self.works:
+        self.out: dict[int, today.DramOut] = {}
+        self.blocks: dict[tuple[int, Var, tuple[int, ...]], today.Source] = {}
+        self.entries: list[list[Entry]] = [[] for _ in self.works]
+        self.ifmaps: dict[tuple[int, int], list[today.Ifmap]] = {}
+        self.weights: dict[tuple[int, int], today.Weight] = {}
+        everything = [work for works in self.works for work in works]
+        for work in everything:
+            self.pieces[_key(work)], self.ifmaps[_key(work)] = {}, []
+            if work.output.root in self.through_dram:
+                self._add_stored(work)
+        for work in everything:
             self._add_weights(work)
-            for var in work.inputs:
-                self._add_input(work, var)
+            for var, box in work.reads:
+                self._add_input(work, var, box)
+        for work in everything:
+            self._add_output(work)
 
     def values(self) -> dict[str, Any]:
         """Return the file's object."""
-        made = {"-1": today.Dram(into=tuple(self.into.values()), out=tuple(self.out)),
-                str(CORE): [self._workload(work) for work in self.works],
-                "buffersize": self.arch.local_depth * self.vector_bytes, "top_batch_cut": 1, "xlen": 1, "ylen": 1}
+        made = {"-1": today.Dram(into=tuple(self.into.values()), out=tuple(self.out.values())),
+                **{str(core): [self._workload(work) for work in works] for core, works in enumerate(self.works)},
+                "buffersize": self.arch.local_depth * self.arch.vector_bytes, "top_batch_cut": 1,
+                "xlen": len(self.works), "ylen": 1}
         values: dict[str, Any] = msgspec.to_builtins(made)
         return values
 
-    # -- sizes and rings -----------------------------------------------------------------------------------------------
-    def bytes_of(self, var: Var) -> int:
-        """Return what a Var takes of memory."""
-        return var.vectors(self.lanes) * self.vector_bytes
+    def _through_dram(self) -> set[str]:
+        """Return the roots that not every core which touches them has pinned."""
+        return {var.root for room, works in zip(self.rooms, self.works, strict=True) for work in works
+                for var in (work.output, *(var for var, _ in work.reads)) if var.root not in room.plan.residents}
 
-    def rings(self, layer: int) -> dict[str, tuple[int, int]]:
-        """Return the rings of a layer's scratch by what streams through, and that of pinned tensors.
-
-        A ring is (address, size) in bytes.
-        """
-        shape, plan = self.plan.shapes[layer], self.plan.plans[layer]
-        own, tiling, need = shape.layer, plan.tiling, plan.need
-        streamed = [var.name for var in {var.name: var for var in own.inputs[1:]}.values()
-                    if var.root not in self.plan.residents and var.name != own.core.input.name]
-        sizes = {own.core.input.name: need.strip * tiling.buffers, "": need.weights * tiling.weight_slots}
-        sizes |= {name: (need.residual or need.scales or need.weights) * tiling.buffers // len(streamed)
-                  for name in streamed}
-        saves = [save.var.name for save in shape.streamed_outputs]
-        sizes |= {name: need.staging * tiling.buffers // len(saves) for name in saves}
-        found, base = {}, 0
-        for name, size in sizes.items():
-            if size:
-                found[name] = base * self.vector_bytes, size * self.vector_bytes
-                base += size
-        found["pinned"] = (shape.scratch * self.vector_bytes, (self.arch.local_depth - shape.scratch)
-                           * self.vector_bytes)
-        return {name: ring for name, ring in found.items() if ring[1]}
-
-    def address(self, var: Var, layer: int) -> int:
-        """Return where a Var begins in local memory, in bytes: pinned, or in its ring of a layer's scratch."""
-        if var.root in self.plan.residents:
-            part = var.part
-            within = part.tile * part.pixels + part.offset if part else 0
-            return (self.plan.local[var.root].base + within) * self.vector_bytes
-        return self.rings(layer)[var.name][0]
-
-    def _record(self, var: Var, layer: int, kind: str, transfers: tuple[int, ...],
-                sources: tuple[today.Source, ...]) -> dict[str, Any]:
-        box = box_of(var)
-        return {"address": self.address(var, layer), "align": self.lanes, "bitwidth": self.arch.number.width,
-                **_ends(box), "size": self.bytes_of(var), "type": kind,
-                "source": sources, "transfer_id": transfers}
+    def _record(self, span: Span, box: Box, kind: str, sources: Sequence[today.Source]) -> dict[str, Any]:
+        return {"address": span[0], "align": self.lanes, "bitwidth": self.arch.number.width, **_ends(box),
+                "size": span[1], "type": kind, "source": tuple(sources),
+                "transfer_id": tuple(source.transfer_id for source in sources)}
 
     # -- what workloads make -------------------------------------------------------------------------------------------
+    def _add_stored(self, work: Work) -> None:
+        """Add the block of DRAM that a result becomes."""
+        piece = self._piece(work, work.box)
+        self.pieces[_key(work)][work.box] = msgspec.structs.replace(
+            piece, destination=(*piece.destination, today.DramDestination(core_id=DRAM)))
+        self.into[piece.transfer_id] = today.DramIn(
+            core_id=work.core, layer_name=work.output.name, **_ends(work.box), related_ofmap=(),
+            transfer_id=piece.transfer_id, workload_id=work.number)
+
     def _add_output(self, work: Work) -> None:
-        """Room for a result; where it is not pinned, the block of DRAM that it becomes."""
-        var, last = work.output, work.number
-        if var.root in self.plan.residents:
-            last = max(other.number for other in self.works if other.output.root == var.root)
-        else:
-            piece = self._piece(work, box_of(var))
-            self.pieces[work.number][box_of(var)] = msgspec.structs.replace(
-                piece, destination=(*piece.destination, today.DramDestination(core_id=-1)))
-            self.into[piece.transfer_id] = today.DramIn(
-                core_id=CORE, layer_name=var.name, **_ends(piece.box), related_ofmap=(),
-                transfer_id=piece.transfer_id, workload_id=work.number)
-        self.entries.append(Entry({**self._record(var, work.layer, "ofmap", (), ()), "layer_name": var.name},
-                                  work.number, last))
+        """Add room for a result, where it is not the room of an ifmap that it becomes."""
+        var, last, room = work.output, work.number, self.rooms[work.core]
+        span = room.span(var, work.box, work.layer)
+        pinned = var.root in room.plan.residents
+        if pinned:
+            last = max(other.number for other in self.works[work.core] if other.output.root == var.root)
+        if not (pinned and any(entry.first <= last and entry.last >= work.number and entry.is_on(span)
+                               for entry in self.entries[work.core])):
+            self.entries[work.core].append(Entry({**self._record(span, work.box, "ofmap", ()), "layer_name": var.name},
+                                                 work.number, last))
 
     def _piece(self, work: Work, box: Box) -> today.Ofmap:
         """Return the piece of a workload's result with this box, a new one where there is none."""
-        if box not in self.pieces[work.number]:
-            tiles = -(-box.sizes[1] // self.lanes)
-            self.pieces[work.number][box] = today.Ofmap(
-                bitwidth=self.arch.number.width, destination=(), **_ends(box),
-                size=tiles * box.sizes[2] * box.sizes[3] * self.vector_bytes, transfer_id=next(self.transfers))
-        return self.pieces[work.number][box]
+        own = self.pieces[_key(work)]
+        if box not in own:
+            own[box] = today.Ofmap(bitwidth=self.arch.number.width, destination=(), **_ends(box),
+                                   size=self.rooms[work.core].bytes_of(box), transfer_id=next(self.transfers))
+        return own[box]
 
     # -- what workloads read -------------------------------------------------------------------------------------------
     def _add_weights(self, work: Work) -> None:
         """Add the block of DRAM that holds a convolution's weights, and their room in the buffer."""
-        core, shape = self.layers[work.layer].core, self.plan.shapes[work.layer]
+        core, room = self.layers[work.layer].core, self.rooms[work.core]
         if not isinstance(core, Convolution):
             return
-        upper = (work.output.channels - 1, core.input.channels // core.group - 1, *(size - 1 for size in
-                                                                                    core.window.kernel))
-        size = (shape.weight_total + shape.scale_total) * self.vector_bytes
-        block = self._read(work, Box((0, 0, 0, 0), upper), size, "weight", ())
-        self.weights[work.number] = today.Weight(lower=block.lower, upper=block.upper, size=size,
-                                                 transfer_id=(block.transfer_id,))
-        ring = self.rings(work.layer).get("")
-        if ring is None:
-            return
-        source = today.Source(core_id=-1, lower=block.lower, upper=block.upper, size=size,
-                              transfer_id=block.transfer_id, type="DRAM")
-        self.entries.append(Entry(
-            {"address": ring[0], "align": self.lanes, "bitwidth": self.arch.number.width, "lower": block.lower,
-             "upper": block.upper, "size": size, "type": "weight", "source": (source,), "layer_name": work.output.name,
-             "transfer_id": (block.transfer_id,)}, work.number, work.number))
+        shape = room.plan.shapes[work.layer]
+        box = Box((work.box.lower[1], 0, 0, 0), (work.box.upper[1], core.input.channels // core.group - 1,
+                                                 *(size - 1 for size in core.window.kernel)))
+        size = (shape.weight_total + shape.scale_total) * self.arch.vector_bytes
+        source = self._read(work, box, size, "weight", ())
+        self.weights[_key(work)] = today.Weight(**_ends(box), size=size, transfer_id=(source.transfer_id,))
+        ring = room.rings(work.layer).get("")
+        if ring is not None:
+            self.entries[work.core].append(Entry({**self._record((ring[0], size), box, "weight", (source,)),
+                                                  "layer_name": work.output.name}, work.number, work.number))
 
-    def _read(self, work: Work, box: Box, size: int, kind: Any, related: tuple[int, ...]) -> today.DramOut:
+    def _read(self, work: Work, box: Box, size: int, kind: Any, related: tuple[int, ...]) -> today.Source:
         """Return a new block that comes out of DRAM for a workload; the blocks that made it name it."""
-        block = today.DramOut(destination=(today.Reader(core_id=CORE, layer_name=work.output.name,
-                                                        workload_id=work.number),),
-                              **_ends(box), related_ifmap=related, size=size,
-                              transfer_id=next(self.transfers), type=kind)
-        self.out.append(block)
-        for number in related:
-            written = self.into[number]
-            self.into[number] = msgspec.structs.replace(written, related_ofmap=(*written.related_ofmap,
-                                                                                block.transfer_id))
-        return block
+        number = next(self.transfers)
+        self.out[number] = today.DramOut(destination=(_reader(work),), **_ends(box), related_ifmap=related, size=size,
+                                         transfer_id=number, type=kind)
+        for other in related:
+            written = self.into[other]
+            self.into[other] = msgspec.structs.replace(written, related_ofmap=(*written.related_ofmap, number))
+        return today.Source(core_id=DRAM, **_ends(box), size=size, transfer_id=number, type="DRAM")
 
-    def _add_input(self, work: Work, var: Var) -> None:
-        found = arrivals(self.works, work, var, self.lanes)
-        if var.root in self.plan.residents:
-            sources = tuple(self._from_core(work, arrival.producer, arrival.sent, arrival.place) for arrival in found)
-            self._add_pinned(work, var, sources, max(arrival.producer for arrival in found))
-        else:
-            related = tuple(self.pieces[arrival.producer][box_of(self.works[arrival.producer].output)].transfer_id
-                            for arrival in found)
-            block = self._read(work, box_of(var), self.bytes_of(var), "fmap", related)
-            sources = (today.Source(core_id=-1, lower=block.lower, upper=block.upper, size=block.size,
-                                    transfer_id=block.transfer_id, type="DRAM"),)
-            self.entries.append(Entry({**self._record(var, work.layer, "ifmap", (block.transfer_id,), sources),
-                                       "layer_name": work.output.name}, work.number, work.number, (work.number,)))
-        box = box_of(var)
-        self.ifmaps[work.number].append(today.Ifmap(
-            align=self.lanes, bitwidth=self.arch.number.width, **_ends(box),
-            size=self.bytes_of(var), transfer_id=tuple(source.transfer_id for source in sources)))
+    def _add_input(self, work: Work, var: Var, box: Box) -> None:
+        """Add an ifmap of a workload, its room and where it comes from."""
+        pinned = var.root in self.rooms[work.core].plan.residents
+        entry = self._pinned(work, var) if pinned else self._streamed(work, var, box)
+        entry.last, entry.readers = work.number, (*entry.readers, work.number)
+        record = entry.record
+        self.ifmaps[_key(work)].append(today.Ifmap(**{
+            key: record[key] for key in ("align", "bitwidth", "lower", "size", "transfer_id", "upper")}))
 
-    def _from_core(self, work: Work, producer: int, sent: Box, place: Box) -> today.Source:
-        """Return where a part of a pinned tensor comes from, and tell its producer who reads it."""
-        piece = self._piece(self.works[producer], sent)
-        target = today.CoreDestination(core_id=CORE, workload_id=work.number)
-        self.pieces[producer][sent] = msgspec.structs.replace(piece, destination=(*piece.destination, target))
-        return today.Source(core_id=CORE, layer_name=self.works[producer].output.name, **_ends(place),
-                            size=piece.size, transfer_id=piece.transfer_id, type="core")
+    def _streamed(self, work: Work, var: Var, box: Box) -> Entry:
+        """Return a new tensor that streams through a ring as one workload runs."""
+        span, arrivals = self.rooms[work.core].span(var, box, work.layer), self.makers.arrivals(work.layer, var, box)
+        source = self._read(work, box, span[1], "fmap", self._stored(arrivals))
+        entry = Entry({**self._record(span, box, "ifmap", (source,)), "layer_name": work.output.name}, work.number,
+                      work.number)
+        self.entries[work.core].append(entry)
+        return entry
 
-    def _add_pinned(self, work: Work, var: Var, sources: tuple[today.Source, ...], made: int) -> None:
-        """Add a pinned tensor, which is one tensor for all that read it."""
-        record = self._record(var, work.layer, "ifmap", tuple(source.transfer_id for source in sources), sources)
-        entry = next((entry for entry in self.entries if entry.record == record), None)
+    def _stored(self, arrivals: Iterable[Arrival]) -> tuple[int, ...]:
+        """Return the blocks of DRAM that hold what arrives."""
+        return tuple(self.pieces[_key(arrival.producer)][arrival.producer.box].transfer_id for arrival in arrivals)
+
+    def _pinned(self, work: Work, var: Var) -> Entry:
+        """Return a pinned tensor, which is one for all that read it on a core: it has what any of them reads.
+
+        It has room from the first workload on that runs beside one that makes some of it, on whichever core."""
+        works = self.works[work.core]
+        box = hull(read for other in works for name, read in other.reads if name == var)
+        arrivals = [*self.makers.arrivals(work.layer, var, box)]
+        sources = (self._sent_again(work, var, box, arrivals) if var.root in self.through_dram else
+                   tuple(self._from_core(work, arrival) for arrival in arrivals))
+        record = self._record(self.rooms[work.core].span(var, box, work.layer), box, "ifmap", sources)
+        entry = next((entry for entry in self.entries[work.core] if entry.record == record), None)
         if entry is None:
-            first = max(other.number for other in self.works if other.output.root == var.root) + 1
-            self.entries.append(Entry(record, min(first, made + 1), work.number, (work.number,)))
+            begins = min((arrival.producer.layer for arrival in arrivals), default=work.layer)
+            entry = Entry(record, next(other.number for other in works if other.layer >= begins), work.number)
+            self.entries[work.core].append(entry)
+        return entry
+
+    def _sent_again(self, work: Work, var: Var, box: Box, arrivals: Sequence[Arrival]) -> tuple[today.Source]:
+        """Return the block that comes out of DRAM for all workloads of a core that read the same of a pinned tensor."""
+        related = self._stored(arrivals)
+        key = work.core, var, related
+        if key in self.blocks:
+            block = self.out[self.blocks[key].transfer_id]
+            self.out[block.transfer_id] = msgspec.structs.replace(
+                block, destination=(*block.destination, _reader(work)))
         else:
-            entry.last, entry.readers = work.number, (*entry.readers, work.number)
+            _, size = self.rooms[work.core].span(var, box, work.layer)
+            self.blocks[key] = self._read(work, box, size, "fmap", related)
+        return (self.blocks[key],)
+
+    def _from_core(self, work: Work, arrival: Arrival) -> today.Source:
+        """Return where a part of a pinned tensor comes from, and tell its producer who reads it."""
+        producer = arrival.producer
+        piece = self._piece(producer, arrival.sent)
+        target = today.CoreDestination(core_id=work.core, workload_id=work.number)
+        self.pieces[_key(producer)][arrival.sent] = msgspec.structs.replace(
+            piece, destination=(*piece.destination, target))
+        return today.Source(core_id=producer.core, layer_name=producer.output.name, **_ends(arrival.place),
+                            size=piece.size, transfer_id=piece.transfer_id, type="core")
 
     # -- the records of workloads --------------------------------------------------------------------------------------
     def _workload(self, work: Work) -> today.Workload:
-        layer, weight = self.layers[work.layer], self.weights.get(work.number)
-        window, size = layer.core.window, self.bytes_of(work.output)
-        cycles = self.times[work.layer] if work.is_last else 0
-        padding = (window.pads[0], window.pads[0], window.pads[1], window.pads[1])
-        column = (self.lanes + 1) * self.vector_bytes
+        layer, weight, room = self.layers[work.layer], self.weights.get(_key(work)), self.rooms[work.core]
+        cycles = self.times[work.core][work.layer] if work.is_last else 0
+        padding = _padding(layer, work)
+        column = (self.lanes + 1) * self.arch.vector_bytes
         return today.Workload(
-            buffer=tuple(self._tensor(number, entry, work.number) for number, entry in enumerate(self.entries)
-                         if entry.first <= work.number <= entry.last),
-            ifmap=tuple(self.ifmaps[work.number]), layer_name=work.output.name,
-            layer_type="vp" if isinstance(layer.core, Load) else "pe", ofmap=tuple(self.pieces[work.number].values()),
-            ofmap_size=size, ring_buffer_info=tuple(self.rings(work.layer).values()),
-            tile_info=tiles_of(self.plan.shapes[work.layer], self.plan.plans[work.layer].tiling, work.output,
-                               cycles, padding) if work.is_last else {},
+            buffer=tuple(self._tensor(number, entry, work.number) for number, entry in enumerate(
+                self.entries[work.core]) if entry.first <= work.number <= entry.last),
+            ifmap=tuple(self.ifmaps[_key(work)]), layer_name=work.output.name,
+            layer_type="vp" if isinstance(layer.core, Load) else "pe", ofmap=tuple(self.pieces[_key(work)].values()),
+            ofmap_size=room.bytes_of(work.box), ring_buffer_info=tuple(room.rings(work.layer).values()),
+            tile_info=tiles_of(room.plan.shapes[work.layer], room.plan.plans[work.layer].tiling, work, cycles,
+                               padding) if work.is_last else {},
             tile_padding_tblr=padding, time=cycles, **({} if weight is None else {"weight": weight}),
             wl0_buffer=() if weight is None else (today.WeightBuffer(
                 address=0, align=self.lanes, bitwidth=self.arch.number.width, layer_name=work.output.name,
                 size=column, source="CORE", tensor_order=None, transfer_id=weight.transfer_id),),
-            workload=_corners(box_of(work.output)), workload_id=work.number)
+            workload=(work.box.lower, work.box.upper), workload_id=work.number)  # type: ignore[arg-type]
 
     def _tensor(self, number: int, entry: Entry, workload: int) -> today.Tensor:
         current: dict[str, Any] = {"cur_wl_ifmap": True} if workload in entry.readers else {}
@@ -259,22 +266,20 @@ class Writer:
                             tensor_order=number if entry.record["type"] != "ofmap" else None)
 
 
+def _key(work: Work) -> tuple[int, int]:
+    return work.core, work.number
+
+
+def _reader(work: Work) -> today.Reader:
+    return today.Reader(core_id=work.core, layer_name=work.output.name, workload_id=work.number)
+
+
 def _ends(box: Box) -> dict[str, Any]:
     return {"lower": box.lower, "upper": box.upper}
 
 
-def _corners(box: Box) -> Any:
-    return box.lower, box.upper
-
-
-def layer_cycles(code: MachineCode, arch: Arch, layers: int) -> list[int]:
-    """Return the cycles of each layer by the estimator; the program's tail counts to the last."""
-    found = estimate(code.content, arch)
-    program = read_program(code.content, arch)
-    known = np.full(program.instructions, layers - 1, np.int64)
-    known[:len(code.layers)] = code.layers[:program.instructions]
-    waits = analyse(program, found.operations, found.cycles, known[program.work["instruction"]], arch)
-    cycles = [int(waits.vectors[layer]) + int(waits.waits[layer].sum()) if layer < len(waits.vectors) else 0
-              for layer in range(layers)]
-    cycles[-1] += found.cycles - sum(cycles)
-    return cycles
+def _padding(layer: Layer, work: Work) -> tuple[int, int, int, int]:
+    """Return the padding above, below, left and right of a workload's input: the image's, at the image's ends."""
+    pads, (_, _, *first), (_, _, *last) = layer.core.window.pads, *work.box
+    ends = [at == size - 1 for at, size in zip(last, work.output.size, strict=True)]
+    return (pads[0] * (first[0] == 0), pads[0] * ends[0], pads[1] * (first[1] == 0), pads[1] * ends[1])

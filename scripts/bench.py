@@ -155,7 +155,7 @@ def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = 
 
 
 def largest_loss(where: dict[str, Any]) -> str:
-    """Return what the array waited for longest, and the layer that waited most for it, in percent of all cycles."""
+    """Return the longest cause of the array's waiting and the layer that waited most, in percent of all cycles."""
     waits = {**where["waits"], "tail": where["tail"]}
     cause = max(waits, key=lambda name: waits[name])
     said = f"{cause.replace('_', ' ')} {waits[cause] / where['cycles']:.1%}"

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.compiler.backend.encode import MachineCode, machine_code
+from weft.compiler.choices import FORMULA, Choices
 from weft.compiler.cores import AUTO, LATENCY, SPLIT, can_wait
+from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.variables import live_ranges
@@ -24,7 +26,7 @@ from weft.compiler.split.shares import choose_shares
 from weft.compiler.split.sync import synchronised
 from weft.compiler.split.verify import verify_cores
 from weft.compiler.tiling.search import Search
-from weft.cycles.system import estimate_system
+from weft.cycles.system import cycles_an_image, estimate_system
 from weft.hw.contract.arch import Arch
 
 
@@ -46,19 +48,31 @@ class Cores:
 
 
 ALONE = Cores()
-"""What a network has that is not split."""
+"""The result for a network that is not split."""
 
 
-def split(request: Request, graph: Graph, layers: Layers, consts: Consts, numbers: Numbers, arch: Arch,
-          alone: MachineCode) -> Cores:
+def split(request: Request, choices: Choices, graph: Graph, layers: Layers, consts: Consts, numbers: Numbers,
+          arch: Arch, alone: MachineCode) -> Cores:
     """Return the programs of all cores if the request asks for them, or for what they do sooner than ``alone``.
 
-    Raise CompileError if a memory is too small for them."""
-    chosen = request.cores == AUTO and request.goal == LATENCY and can_wait(arch)
-    if request.cores != SPLIT and not chosen:
+    ``choices`` are for ``alone``: with some of them it is taken. Raise CompileError if a memory is too small for
+    programs that were asked for."""
+    if request.cores == SPLIT:
+        return split_layers(request, graph, layers, consts, numbers, arch)
+    if request.cores != AUTO or not can_wait(arch) or choices != FORMULA:
         return ALONE
-    made = split_layers(request, graph, layers, consts, numbers, arch)
-    return made if request.cores == SPLIT or cycles(made.codes, arch) < cycles([alone], arch) else ALONE
+    try:
+        made = split_layers(request, graph, layers, consts, numbers, arch)
+    except CompileError:
+        return ALONE
+    return made if cycles(made.codes, arch) < _alone_cycles(alone, request.goal, arch) else ALONE
+
+
+def _alone_cycles(alone: MachineCode, goal: str, arch: Arch) -> int:
+    """Return what an image takes by the program of one core: on one of them alone, or on average where all run it."""
+    if goal == LATENCY:
+        return cycles([alone], arch)
+    return cycles_an_image([alone.content] * arch.cores, arch)
 
 
 def split_layers(request: Request, graph: Graph, layers: Layers, consts: Consts, numbers: Numbers,

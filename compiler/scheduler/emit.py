@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Saved, Var
+from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Save, Var
 from weft.compiler.layers.taps import Pass, Steps, lines, rows
 from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
 from weft.compiler.memory.places import DramAddress, Resident
@@ -99,10 +99,10 @@ class LayerEmitter:
     ``homes`` has addresses in the DRAMs and ``residents`` places in local memory, by Var name; ``copy`` is the base of
     a copy of all Consts in DRAM0, or None; ``exchange`` what goes from core to core."""
 
-    def __init__(self, shape: LayerShape, plan: Plan, ways: LayerQuantization, homes: Mapping[str, DramAddress],
+    def __init__(self, shape: LayerShape, plan: Plan, registers: LayerQuantization, homes: Mapping[str, DramAddress],
                  residents: Mapping[str, Resident], pools: Pools, copy: int | None,
                  exchange: Exchange | None = None) -> None:
-        self.shape, self.layer, self.arch, self.plan, self.ways = shape, shape.layer, shape.arch, plan, ways
+        self.shape, self.layer, self.arch, self.plan, self.registers = shape, shape.layer, shape.arch, plan, registers
         self.homes, self.residents, self.free = homes, residents, pools.accumulators
         self.exchange = exchange or Exchange((), {})
         self.imports = [*self.exchange.imports]
@@ -119,7 +119,7 @@ class LayerEmitter:
 
         At the end all that it took from the pools is given back."""
         self.free.hold(self.operand)
-        yield from self.loader.operands(self.operand.base, self.ways)
+        yield from self.loader.operands(self.operand.base, self.registers)
         steps = layer_steps(self.shape, self.plan.tiling)
         for step, ending in zip(steps, self.loader.endings(steps), strict=True):
             prepared = self.loader.prepare(step)
@@ -145,13 +145,13 @@ class LayerEmitter:
 
     def tables(self) -> Operations:
         """Yield the loads of the layer's tables alone, which later layers may find loaded."""
-        if self.layer.lookup is not None or self.ways.load_table:
+        if self.layer.lookup is not None or self.registers.load_table:
             self.free.hold(self.operand)
-            yield from self.loader.operands(self.operand.base, self.ways)
+            yield from self.loader.operands(self.operand.base, self.registers)
             self.free.release(self.operand)
 
     def _compute(self, prepared: Prepared) -> Operations:
-        """Yield what a step computes, a few output channel tiles at a time.
+        """Yield the operations that compute a step, a few output channel tiles at a time.
 
         Complete tiles are saved at once. With rounding they are saved after the next tiles' rounding, so that the
         requantizer need not wait until they are loaded back."""
@@ -196,8 +196,8 @@ class LayerEmitter:
         elif self.layer.multiplies:
             factor = self._place(prepared, tiles, step.core, self.plan.need.core)
             yield from move(False, core, prepared.residuals[0], factor, ACCUMULATORS, self.arch,
-                            self.ways.adds[0])
-            yield from emit_multiply(result, factor, self.ways.simd[0], self.arch)
+                            self.registers.adds[0])
+            yield from emit_multiply(result, factor, self.registers.simd[0], self.arch)
         elif not self.loader.preloads:
             yield from self._add(prepared, result, core, overwrite=False)
 
@@ -209,12 +209,12 @@ class LayerEmitter:
         result = self._place(prepared, tiles, step.core, 0)
         if self.layer.lookup is not None:
             for piece in by_pieces(result) if self.layer.rounding else [result]:
-                yield from emit_lookup(piece, self.ways.simd[0], self.shape.consts.tables, self.arch)
+                yield from emit_lookup(piece, self.registers.simd[0], self.shape.consts.tables, self.arch)
         if self.layer.saves_before_pool:
             yield from self._finish(prepared, result, before_pool=True)
         if self.layer.pool is not None:
             pooled = self._place(prepared, tiles, step.region, self.plan.need.core)
-            yield from emit_pool(self.layer.pool, result, pooled, self.ways.simd[-1], self.arch,
+            yield from emit_pool(self.layer.pool, result, pooled, self.registers.simd[-1], self.arch,
                                  continues=not step.first)
             result = pooled
         if step.last:
@@ -224,14 +224,14 @@ class LayerEmitter:
         """Yield the moves of a load core from an input tile into the accumulators."""
         assert isinstance(self.layer.core, Load)
         if self.layer.core.factors == (1, 1):
-            return move(False, core, strip, result, ACCUMULATORS, self.arch, self.ways.core)
-        return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.ways.core)
+            return move(False, core, strip, result, ACCUMULATORS, self.arch, self.registers.core)
+        return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.registers.core)
 
     def _add(self, prepared: Prepared, result: View, box: Box, *, overwrite: bool) -> Operations:
         """Yield the moves that add a ``box`` of the further inputs to the accumulators.
 
         With ``overwrite`` the first of them replaces what was there."""
-        for number, (view, way) in enumerate(zip(prepared.residuals, self.ways.adds, strict=True)):
+        for number, (view, way) in enumerate(zip(prepared.residuals, self.registers.adds, strict=True)):
             yield from move(False, box, view, result, ACCUMULATORS, self.arch, way,
                             accumulate=number > 0 or not overwrite)
 
@@ -243,12 +243,12 @@ class LayerEmitter:
 
         def move_out(box: Box) -> Operations:
             for piece in pieces(box):
-                yield from move(True, piece, view, result, ACCUMULATORS, self.arch, self.ways.rounding,
-                                relu=self.layer.rounds_relu)
+                yield from move(True, piece, view, result, ACCUMULATORS, self.arch, self.registers.rounding,
+                                relu=self.layer.first_relu)
 
         yield from self._scaled(prepared, result.box, 0, move_out)
         for piece in pieces(result.box):
-            yield from move(False, piece, view, result, ACCUMULATORS, self.arch, self.ways.core)
+            yield from move(False, piece, view, result, ACCUMULATORS, self.arch, self.registers.core)
             yield from self._add(prepared, result, piece, overwrite=False)
 
     def _mat_muls(self, prepared: Prepared, output: int, result: View) -> Operations:
@@ -367,7 +367,8 @@ class LayerEmitter:
         """Return the Configure registers of a MatMul; ``kernel_rows`` is a mask, as TAP_ROWS has it."""
         values = {Register.TAP_ORIGIN: origin, Register.TAP_DROPPED: dropped, Register.TAP_ROWS: kernel_rows,
                   Register.TAP_PITCH: pitch}
-        return Settings((*self.ways.mat_mul, *((register, values[register]) for register in tap_registers(self.arch))))
+        taps = tuple((register, values[register]) for register in tap_registers(self.arch))
+        return Settings((*self.registers.mat_mul, *taps))
 
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
         """Yield the saves before or after the max pool.
@@ -375,13 +376,13 @@ class LayerEmitter:
         Before the first save comes the layer's elementwise operation, once, unless saves do it."""
         if (before_pool == self.layer.saves_before_pool and self.layer.elementwise is not None
                 and (self.operand.size or isinstance(self.layer.elementwise, Abs))):
-            yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, self.ways.simd[0],
+            yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, self.registers.simd[0],
                                         self.arch)
         for number, save in enumerate(self.layer.saves):
             if save.before_pool == before_pool:
                 yield from self._save(prepared, result, save, number)
 
-    def _save(self, prepared: Prepared, result: View, save: Saved, number: int) -> Operations:
+    def _save(self, prepared: Prepared, result: View, save: Save, number: int) -> Operations:
         """Yield the moves that requantize a result into local memory and, unless it is pinned, on to DRAM."""
         var, rounds = save.var, self.layer.rounding is not None
         resident = var.root in self.residents
@@ -390,7 +391,7 @@ class LayerEmitter:
         def move_out(box: Box) -> Operations:
             for piece in pieces(box) if rounds else [box]:
                 yield from move(True, piece, view, result, ACCUMULATORS, self.arch,
-                                self.ways.requantizations[number],
+                                self.registers.requantizations[number],
                                 relu=save.relu or self.sloped)
 
         yield from self._scaled(prepared, result.box, rounds + number, move_out)

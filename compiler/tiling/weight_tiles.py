@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 
 class Links(NamedTuple):
-    """How groups of output and of input channel tiles are connected by weights.
+    """The connections by weights between groups of output and of input channel tiles.
 
     ``pairs`` of groups with weights between them, and the ``most`` pairs of one output group."""
 

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from weft.cli.main import exit_code
+from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.split import Cores
 from weft.compiler.check.checker import Checker
-from weft.compiler.cores import AUTO, LATENCY, SPLIT
-from weft.compiler.errors import Fault
+from weft.compiler.choices import Choices
+from weft.compiler.cores import AUTO, LATENCY, SPLIT, THROUGHPUT
+from weft.compiler.errors import CompileError, Fault
 from weft.compiler.layers.hir import Layers
 from weft.compiler.lir import DRAM0, LOCAL, Address, DataMove, Signal
-from weft.compiler.pipeline import compile_model, run_steps
+from weft.compiler.pipeline import compile_model, run_parts, run_steps
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.request import Request
@@ -24,6 +26,7 @@ from weft.compiler.scheduler.schedule import Schedule
 from weft.compiler.split.verify import verify_cores
 from weft.compiler.tiling.share import Cuts, shares, ways_to_cut
 from weft.compiler.tiling.spans import Box
+from weft.cycles.system import cycles_an_image, estimate_system
 from weft.golden.machine import Machine
 from weft.golden.order import SignalError
 from weft.golden.races import RaceError, check_races
@@ -199,6 +202,35 @@ def test_latency_takes_what_is_sooner_done(tmp_path: Path) -> None:
     tiny = maker.save(tmp_path / "tiny.onnx")
     assert not run_steps(Request(tiny, goal=LATENCY), THREE)[Cores].codes
     assert run_steps(Request(tiny, cores=SPLIT), THREE)[Cores].codes
+
+
+def test_throughput_takes_what_gives_more_images(tmp_path: Path) -> None:
+    """All cores for one image where together they keep what one alone would move, else an image each."""
+    maker, x = ModelMaker((1, 16, 16, 16), seed=3), "x"
+    for _ in range(6):
+        x = maker.node("Relu", maker.conv(x, 16, 16, (1, 1)))
+    path = maker.save(tmp_path / "net.onnx")
+    for arch, together in ((THREE.replace(memory_ports=1, local_depth=512), True), (THREE, False)):
+        found = run_steps(Request(path, goal=THROUGHPUT), arch)
+        asked = run_steps(Request(path, cores=SPLIT), arch)[Cores]
+        split = estimate_system([code.content for code in asked.codes], arch).cycles
+        batch = cycles_an_image([found[MachineCode].content] * 3, arch)
+        assert (split < batch) == together
+        assert [code.content for code in found[Cores].codes] == [code.content for code in asked.codes] * together
+    _, (part,) = run_parts(Request(path), THREE.replace(memory_ports=1, local_depth=512),
+                           choices=Choices(residents={x: False}))
+    assert not part[Cores].codes
+
+
+def test_auto_splits_nothing_that_memories_have_no_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise CompileError("shares", "too small")
+
+    path = residual(tmp_path)
+    monkeypatch.setattr("weft.compiler.backend.split.plan_split", refused)
+    assert not run_steps(Request(path, images(path), goal=LATENCY), THREE)[Cores].codes
+    with pytest.raises(CompileError, match="too small"):
+        made(path, THREE)
 
 
 def test_choices_for_one_core_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ SYNC_UNIT = "tb/unit/control/test_sync_unit.py::test_posts_are_counted_and_waits
 ARBITER = "tb/unit/bus/test_port_arbiter.py"
 ORDER = "tb/unit/golden/test_order.py"
 SIGNALS = "tb/system/test_signals.py"
+WRITTEN = "tb/unit/schedule/test_write_cores.py::test_a_schedule_of_several_cores_gives_the_same_programs"
 ALL_ORDERS = f"{ORDER}::test_the_checker_says_what_all_orders_show"
 
 BREAKS = [
@@ -55,6 +56,17 @@ BREAKS = [
     Break("legality_signal_end", "golden/legality.py", "return base + (self.operands[2] + 1) * stride - 1",
           "return base + self.operands[2] * stride", "a Signal may reach beyond a DRAM with its last stride",
           "tb/unit/golden/test_legality.py::test_a_range_of_strides_ends_with_the_last_stride"),
+    Break("auto_counts_one_image", "compiler/backend/split.py",
+          "    return cycles_an_image([alone.content] * arch.cores, arch)",
+          "    return cycles([alone], arch)", "for throughput an image on each core counts as long as one alone",
+          "tb/compile/test_split.py::test_throughput_takes_what_gives_more_images"),
+    # -- schedules --
+    Break("schedule_own_core", "schedule/write.py", "core_id=producer.core, layer_name",
+          "core_id=work.core, layer_name",
+          "what another core sends is said to come from the reader's own", f"{WRITTEN}[residual]"),
+    Break("schedule_late_room", "schedule/write.py", "if other.layer >= begins)", "if other.layer > begins)",
+          "there is room for what others send only as the own share of their layer has run: cores wait for ever",
+          f"{WRITTEN}[residual]"),
     # -- cycles --
     Break("cycles_posts_at_once", "cycles/system.py", "deliver_posts(states, cores)", "deliver_posts(states, 1)",
           "posts of other cores than the first are never counted",

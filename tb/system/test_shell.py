@@ -29,6 +29,8 @@ from weft.runtime.driver.memory_map import Places
 from weft.runtime.driver.needs import moved
 from weft.runtime.driver.register_machine import RegisterMachine
 from weft.runtime.driver.shell_file import ShellFile
+from weft.runtime.run_settings import RunSettings
+from weft.runtime.samples import Samples
 from weft.runtime.session import Session
 from weft.support.errors import WeftError
 from weft.tb.bench.simulated_shell import SimulatedShell, build_shell, watched
@@ -42,6 +44,8 @@ OTHER_START = 0.0001
 """How much of its cycles a network gains or loses at most, when refresh stands elsewhere as it starts."""
 SECONDS = 7200.0
 """How long a program may take."""
+SAMPLE_CYCLES = 40
+"""The cycles between two samples."""
 pytestmark = pytest.mark.long
 
 
@@ -152,6 +156,31 @@ def test_two_cores_take_an_image_each(tmp_path: Path) -> None:
         expected = Session(made).run({"image": images}).outputs
         found = device.run({"image": images})
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_samples_reach_the_host(device: Device, tmp_path: Path) -> None:
+    """Every one of them, by the ring in the shell: what units did while the network's program ran."""
+    with np.load(DIGITS / "held_out.npz") as file:
+        images = file["image"][:1].astype(np.float32)
+    target = device.target
+    assert target.arch and isinstance(target, LinkTarget)
+    report = compile_model(DIGITS / "digits.onnx", target.arch, tmp_path, calibration={"image": images})
+    made = Network.load(report.model_path)
+    target.settings = RunSettings(sample_cycles=SAMPLE_CYCLES, tracepoint=3, timeout_cycles=0, dram0_cache=5)
+    try:
+        device.load(made)
+        for _ in range(2):
+            result = device.launch({"image": images}).result()
+            expected = Session(made).run({"image": images}).outputs
+            assert all(np.array_equal(result.outputs[name], expected[name]) for name in expected)
+            words, = result.samples
+            found = Samples.decode(words)
+            assert result.cycles and abs(len(words) - result.cycles / SAMPLE_CYCLES) < 2
+            assert (np.diff(found.program_counter) >= 0).all() and result.flags == ("tracepoint",)
+            units = {row["unit"]: row["taken"] for row in found.units()}
+            assert units["array"] > 0 and units["memory_port_a"] > 0.1
+    finally:
+        target.settings = RunSettings()
 
 
 def test_digits_through_bridge_and_dram(device: Device, tmp_path: Path) -> None:

@@ -52,11 +52,11 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         (folder / "routed").write_text(f"seed {options[-1]}")
         return report(reached.pop(0))
 
-    def generate(board: Any, work: Path) -> None:
+    def generate(board: Any, work: Path, toolchain: str) -> None:
         for name in ("shell.json", "shell.v", *FAMILIES[board.family].kept):
             (work / name).write_text(name)
 
-    def synthesize(folder: Path, machine: str, shell: str, width: int, family: str) -> None:
+    def synthesize(folder: Path, machine: str, shell: str, width: int, family: str, packing: Any) -> None:
         (folder / f"{family}.stat").write_text(json.dumps({"design": {"num_cells_by_type": {"LUT4": 5, "DFF": 2}}}))
 
     def packing(suffixes: tuple[str, ...]) -> Callable[[Path, Any], None]:
