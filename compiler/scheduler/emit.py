@@ -62,6 +62,27 @@ class Streamed(NamedTuple):
     settings: Settings
 
 
+Walks = dict[tuple[Size, int, int], list[Streamed]]
+"""Weight tiles, by their taps, -> walks from base 0."""
+
+
+class Corners(NamedTuple):
+    """Two views that MatMuls join: input tile 0 would begin at ``near``, each ``pitch`` behind the one before.
+
+    The output channel tile begins at ``far``; ``walks`` are those between views of these pixels."""
+
+    strip: View
+    result: View
+    near: int
+    pitch: int
+    far: int
+    walks: Walks
+
+    def near_of(self, tile: WeightTile) -> int:
+        """Return where the input of a weight tile begins."""
+        return self.near + tile.input_tile * self.pitch
+
+
 class Run(NamedTuple):
     """Weight ``tiles`` in a row that share their weights, from vector ``offset`` of the block's on.
 
@@ -90,7 +111,7 @@ class LayerEmitter:
         self.operand = Buffer(pools.accumulators.base, shape.consts.operands)
         self.sloped = isinstance(self.layer.elementwise, LeakyRelu) and not shape.consts.operands  # on output
         self.result = Buffer(0, 0)
-        self.walks: dict[tuple[int | Size, ...], list[Streamed]] = {}  # from base 0, by tap and pixels of both sides
+        self.walks: dict[tuple[Size, ...], Walks] = {}  # by pixels of both sides
         self.runs: dict[tuple[int, tuple[int, int], tuple[int, int]], list[Run]] = {}  # by output, inputs, taps
 
     def operations(self) -> Operations:
@@ -237,8 +258,9 @@ class LayerEmitter:
         starts = block.starts(step.inputs, step.taps)
         if starts and not block.carries_bias:
             yield from self._spread_bias(block, local, output, result)
+        corners = self._corners(prepared.strip, output, result)
         for first, offset, alike in self._runs(output, step.inputs, step.taps):
-            near, far, streams = self._streams(alike, prepared.strip, output, result)
+            near, far, streams = self._streams(alike, corners)
             biased = first and block.biased
             if streams:
                 yield lir.LoadWeight(Address(LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
@@ -260,18 +282,21 @@ class LayerEmitter:
                                                 lambda entry: (entry[0].offset, entry[1]))]
         return self.runs[key]
 
-    def _streams(self, alike: Sequence[WeightTile], strip: View, output: int,
-                 result: View) -> tuple[int, int, list[Streamed]]:
+    def _corners(self, strip: View, output: int, result: View) -> Corners:
+        """Return where the channel tiles of the MatMuls between two views begin, and the walks between such views."""
+        boxes = result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
+        return Corners(strip, result, strip.base - strip.box.tiles[0] * strip.tile_pitch, strip.tile_pitch,
+                       result.base + (output - result.box.tiles[0]) * result.tile_pitch,
+                       self.walks.setdefault(boxes, {}))
+
+    def _streams(self, alike: Sequence[WeightTile], corners: Corners) -> tuple[int, int, list[Streamed]]:
         """Return the MatMuls of weight tiles that share their weights: bases in both memories, and walks from there.
 
         Taps that continue each other are one walk."""
-        bases = [(strip.base + (tile.input_tile - strip.box.tiles[0]) * strip.tile_pitch,
-                  result.base + (output - result.box.tiles[0]) * result.tile_pitch) for tile in alike]
-        found = [self._tap_spans(tile, strip, result) for tile in alike]
         if len(alike) == 1:
-            return *bases[0], found[0]
-        streams = [Streamed(walk._replace(near=near + walk.near, far=far + walk.far), settings)
-                   for (near, far), walks in zip(bases, found, strict=True) for walk, settings in walks]
+            return corners.near_of(alike[0]), corners.far, self._tap_spans(alike[0], corners)
+        streams = [Streamed(walk._replace(near=corners.near_of(tile) + walk.near, far=corners.far + walk.far), settings)
+                   for tile in alike for walk, settings in self._tap_spans(tile, corners)]
         return 0, 0, streams if alike[0].taps else self._joined(stream.walk for stream in streams)
 
     def _joined(self, walks: Iterable[PairedWalk]) -> list[Streamed]:
@@ -290,17 +315,17 @@ class LayerEmitter:
             yield lir.MatMul(None, Address(ACCUMULATORS, corner + low), high - low, self.together,
                              self.loader.preloads)
 
-    def _tap_spans(self, tile: WeightTile, strip: View, result: View) -> list[Streamed]:
+    def _tap_spans(self, tile: WeightTile, corners: Corners) -> list[Streamed]:
         """Return the walks of a weight tile's MatMuls from base 0: input in local memory, output in accumulators.
 
         A weight tile is one tap of the kernel, or the taps of a depthwise pass."""
-        boxes = result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
-        key = tile.tap, tile.taps, tile.kernel_rows, *boxes
-        if key not in self.walks:
-            both = replace(strip, base=0), replace(result, base=0)
-            self.walks[key] = ([*self._pass_spans(Pass(tile.tap, tile.taps, tile.kernel_rows), *both)] if tile.taps else
-                               self._joined(self._first_spans(tile.tap, *both)))
-        return self.walks[key]
+        key = tile.tap, tile.taps, tile.kernel_rows
+        found = corners.walks.get(key)
+        if found is None:
+            both = replace(corners.strip, base=0), replace(corners.result, base=0)
+            found = corners.walks[key] = ([*self._pass_spans(Pass(*key), *both)] if tile.taps else
+                                          self._joined(self._first_spans(tile.tap, *both)))
+        return found
 
     def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[PairedWalk]:
         """Yield the walks of a tap, from the first input channel tile to the first output channel tile.
