@@ -68,6 +68,7 @@ On the board, as root, with {key}.bit; there is no .hwh, so the clock is set by 
 """
 BY_OPENXC7 = ("Of openXC7 nothing was run but LiteX and yosys: nextpnr-xilinx, fasm2frames and xc7frames2bit were "
               "stand-ins, so neither its clock nor its bits were seen.")
+PURPOSE = "This page has the facts of this board's build, the commands up to a first run, and what was tested."
 SILICON = "Nothing of it ran on silicon."
 BY_OPEN = "Exercised: the bitstream, made by open tools, every clock met; the shell's inputs are all driven; "
 NOT_MADE = "No bitstream of it was made yet. Exercised: the shell's inputs are all driven; "
@@ -100,7 +101,7 @@ def pages() -> dict[Path, str]:
 
 def page(board: Board) -> str:
     """Return the page of a board."""
-    arch, lines = Arch.load(board.arch), [f"# {board.name}", ""]
+    arch, lines = Arch.load(board.arch), [f"# {board.name}", "", PURPOSE, ""]
     facts = {"machine": f"`{board.arch}`: {arch.array_size} lanes", "chip": board.chip, **surroundings(board),
              "place and route": "; ".join(f"`{name}` {routing(name)}" for name in (board.arch, *board.others)),
              "plug in": board.plug, **measured(board)}
