@@ -18,8 +18,8 @@ def standalone_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL.tmodel", help="A compiled network.", show_default=False)],
     board: Annotated[str, typer.Option("--board", metavar="BOARD", help="A name of `weft board list`.",
                                        show_default=False)],
-    inputs: Annotated[Path, typer.Option("--input", metavar="FILE.npz", help="An array [N, ...] for each input of the "
-                                         "network.", show_default=False)],
+    inputs: Annotated[Path, typer.Option("--input", metavar="FILE", help=".npz with an array [N, ...] for each "
+                                         "input of the network.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--folder", metavar="DIR", help="Where image and sources go; the "
                                          "folder of an earlier image is replaced.", show_default=False)],
     images: Annotated[int, typer.Option("--images", min=1, max=1000, metavar="COUNT", help="How many images go into "
