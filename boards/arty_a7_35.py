@@ -14,5 +14,6 @@ SHELL = Shell(
 BOARD = Board(
     key="arty_a7_35", name="Digilent Arty A7-35T", arch="arty", others=("arty_int8",),
     part="XC7A35T", speed_grade="1L", family="xc7",
-    target_hz=150e6, platform="amaranth_boards.arty_a7:ArtyA7_35Platform", flash_name="arty_a7_35t", shell=SHELL,
+    target_hz=150e6, xray="xc7a35tcsg324-1", platform="amaranth_boards.arty_a7:ArtyA7_35Platform",
+    flash_name="arty_a7_35t", shell=SHELL,
     plug="Micro-USB (JTAG and UART of the FT2232).")

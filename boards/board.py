@@ -6,7 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram
+from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram, Spread
+
+VIVADO, OPENXC7 = "vivado", "openxc7"
+TOOLCHAINS = {"ecp5": ("trellis",), "gowin": ("apicula",), "xc7": (VIVADO, OPENXC7)}
+"""Family -> the toolchains for it, by LiteX's names; the first is what a build takes if none is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +38,17 @@ class OnChip:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Flash:
+    """The board's SPI flash. ``module``: a class of ``litespi.modules``."""
+
+    module: str
+    image_offset: int = 2 << 20
+    """The place of a boot image in bytes, behind the bitstream."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shell:
-    """What surrounds the machine on a board: clocks, memory, links. Names are LiteX's; it knows the pins.
+    """The shell around the machine on a board: clocks, memory, links. Names are LiteX's, which knows the pins.
 
     ``platform`` and ``clocks`` are ``module:class``. ``clock_hz``: asked of place and route, missed clocks are
     errors."""
@@ -50,6 +63,8 @@ class Shell:
     ethernet: str | None = None
     """``module:class`` of the Ethernet PHY, None without Etherbone beside the UART."""
     ethernet_options: Mapping[str, object] = field(default_factory=dict)
+    flash: Flash | None = None
+    """The flash that a machine without a host boots from; None if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +78,8 @@ class Processor:
     clock_hz: float
     memory_bytes: int
     """The bytes of the DRAM that the logic's ports reach from address 0."""
+    memory: Spread
+    """The processors' memory behind the logic's ports, in cycles of ``clock_hz``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +100,7 @@ class Board:
     family: str
     """The synthesis flow: ``xc7``, ``ecp5`` or ``gowin``. UltraScale+ parts are counted as 7 series."""
     plug: str
-    """What to plug in, as a sentence."""
+    """A sentence that says what to plug in."""
     platform: str | None = None
     """``module:class`` of amaranth-boards, which knows pins and oscillators; None if it lacks the board."""
     shell: Shell | None = None
@@ -96,6 +113,14 @@ class Board:
     """The board in openFPGALoader's list."""
     flash_variants: Mapping[str, str] = field(default_factory=dict)
     """Revisions with another cable, by what is printed on them -> name in openFPGALoader's list."""
+
+    xray: str | None = None
+    """The chip as Project X-Ray names it, for openXC7; None if it does not know the chip."""
+
+    @property
+    def toolchains(self) -> tuple[str, ...]:
+        """The toolchains that make its bitstream, the usual one first."""
+        return tuple(name for name in TOOLCHAINS[self.family] if name != OPENXC7 or self.xray)
 
     @property
     def clock_hz(self) -> float:
@@ -111,9 +136,18 @@ class Board:
 
     @property
     def dram(self) -> DramModel:
-        """The memory behind the machine's DRAM ports if it is known; else the memory that is expected anywhere."""
+        """The memory behind the machine's DRAM ports if it is known; else the memory that is expected anywhere.
+
+        Of a ``spread`` it is the typical one."""
+        if self.spread:
+            return self.spread.typical
         memory = self.shell.memory if self.shell else None
         return memory.dram or EXPECTED if isinstance(memory, Memory) else EXPECTED
+
+    @property
+    def spread(self) -> Spread | None:
+        """The cases of a memory that is not known to the cycle; None for any other."""
+        return self.processor.memory if self.processor else None
 
     @property
     def built(self) -> str:

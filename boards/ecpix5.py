@@ -8,7 +8,8 @@ from weft.boards.board import Board, Memory, Shell
 from weft.hw.contract.dram import LiteDram
 
 BOARD = Board(
-    key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5_4", others=("ecpix5", "ecpix5_2x4", "ecpix5_int8"),
+    key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5_4",
+    others=("ecpix5", "ecpix5_2x4", "ecpix5_4_lut", "ecpix5_int8"),
     part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
     target_hz=90e6, routed={"ecpix5_4": 80.03e6, "ecpix5": None},
     platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",

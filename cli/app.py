@@ -96,7 +96,7 @@ def run_command_line(arguments: Sequence[str] | None) -> int:
 
 
 def _usage(error: TyperException, context: typer.Context | None) -> str:
-    """Return what may be typed: the commands for an unknown command, else how the command is called."""
+    """Return what may be typed instead: the list of commands for an unknown command, else the command's usage."""
     if context is None:
         return "a command"
     if error.message.startswith("No such command"):

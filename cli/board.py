@@ -4,21 +4,24 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from weft.boards import BOARDS, Board
-from weft.boards.board import OnChip
+from weft.boards.board import OPENXC7, VIVADO, OnChip
 from weft.cli import console
 from weft.cli.options import help_without_command, need_simulation
+from weft.cli.standalone import standalone_command
 from weft.hw.contract.arch import Arch
 from weft.runtime.driver.shell_file import BUILT
 from weft.support.errors import WeftError, explain
 
 app = typer.Typer(invoke_without_command=True, help="Bitstreams of boards: list, build, flash.")
 app.callback()(help_without_command)
+app.command("standalone")(standalone_command)
 
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="A name of `weft board list`.", show_default=False)]
 FolderOption = Annotated[Path, typer.Option("-o", "--folder", metavar="DIR",
@@ -77,45 +80,95 @@ def build(
                                               "default: the board's.")] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=100, metavar="COUNT", help="How many placements may "
                                              "be tried.")] = 4,
+    toolchain: Annotated[str | None, typer.Option("--toolchain", metavar="NAME", help="vivado or openxc7, for a "
+                                                  "Xilinx chip of the 7 series; default: vivado.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the commands of --toolchain openxc7 and what is "
+                                          "missing for them; build nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Build a machine that is predicted not to fit too.")] = False,
+    standalone: Annotated[bool, typer.Option("--standalone", help="With a processor in place of the host link, for "
+                                             "`weft board standalone`.")] = False,
     output: FolderOption = BUILT,
     as_json: JsonOption = False,
 ) -> None:
     """Build a bitstream with machine, memory controller and host link; fail if a clock is missed.
 
-    For Xilinx chips write the Vivado project that makes one."""
-    from weft.boards.shell import bitstream, families
+    For Xilinx chips write the Vivado project that makes one, or take openXC7, if it is installed."""
+    from weft.boards.openxc7 import flow as openxc7
+    from weft.boards.shell import bitstream
     from weft.boards.vivado import project
     from weft.cli.resources import refuse_without_room
 
     chosen = board_named(board)
+    tools = toolchain_of(chosen, toolchain, dry_run)
     name = chosen.arch if arch is None else arch
     machine = Arch.load(name)
+    if standalone:
+        from weft.boards.standalone.project import check_board
+
+        check_board(chosen)
     if not force:
         refuse_without_room(chosen, machine, name)
-    if chosen.built != "bitstream":
-        need_simulation()  # for yosys, which writes the Verilog
-        with console.progress() as bar:
-            written = project.build(chosen, machine, output / board,
-                                    clock_hz=None if mhz is None else mhz * 1e6, tell=lambda stage: bar(stage, 0, 0))
-        if as_json:
-            print(json.dumps(written, indent=1))
-            return
-        console.print_table(f"{written['name']}: {output / board}/{written['project']}/build.tcl", {
-            "clock": f"{written['mhz_asked']:g} MHz asked", "run": "by you: nothing of this was run with Vivado"})
+    clock_hz = None if mhz is None else mhz * 1e6
+    if dry_run:
+        print_steps(openxc7.planned(chosen, clock_hz), as_json)
         return
+    if chosen.family == "xc7":
+        need_simulation()  # for yosys
     with console.progress() as bar:
-        found = bitstream.build(chosen, machine, output / board,
-                                clock_hz=None if mhz is None else mhz * 1e6, seeds=range(1, seeds + 1),
-                                tell=lambda stage: bar(stage, 0, 0))
+        def tell(stage: str) -> None:
+            bar(stage, 0, 0)
+
+        if tools == VIVADO:
+            print_built(project.build(chosen, machine, output / board, clock_hz=clock_hz, tell=tell),
+                        output / board, as_json)
+            return
+        build_bits = openxc7.build if tools == OPENXC7 else partial(bitstream.build, standalone=standalone)
+        found = build_bits(chosen, machine, output / board, clock_hz=clock_hz, seeds=range(1, seeds + 1), tell=tell)
+    print_built(found, output / board, as_json)
+
+
+def toolchain_of(board: Board, name: str | None, dry_run: bool) -> str:
+    """Return the toolchain that builds for a board. Raise WeftError for one that does not, or has no dry run."""
+    chosen = name or board.toolchains[0]
+    if chosen not in board.toolchains:
+        raise WeftError(explain(f"--toolchain of board {board.key}", chosen, ", ".join(board.toolchains),
+                                "leave --toolchain out, or name one of them"))
+    if dry_run and chosen != OPENXC7:
+        raise WeftError(explain("--dry-run", f"toolchain {chosen}", f"toolchain {OPENXC7}: of the others one command "
+                                "is all there is, or Python packages do everything", f"leave --dry-run out, or set "
+                                f"--toolchain {OPENXC7} for a board of the 7 series"))
+    return chosen
+
+
+def print_steps(planned: dict[str, Any], as_json: bool) -> None:
+    """Print the steps of a build, and what is missing for them."""
+    if as_json:
+        print(json.dumps(planned, indent=1))
+        return
+    print(f"# {planned['name']} with {planned['toolchain']}, in the working folder of the build.")
+    for number, step in enumerate(planned["steps"], 1):
+        print(f"\n# {number}. {step['what']}\n{step['command']}")
+    for each in planned["missing"]:
+        print(f"\n# missing: {each['what']}\n# {each['way_out']}")
+
+
+def print_built(found: dict[str, Any], folder: Path, as_json: bool) -> None:
+    """Print the report of a build."""
     if as_json:
         print(json.dumps(found, indent=1))
-        return
-    console.print_table(f"{found['name']}: {families.bitstream(chosen, output / board)}", {
-        "clock": f"{found['fmax_mhz']} MHz, {found['mhz_asked']:g} asked (seed {found['seed']})",
-        "logic": f"{found['lut']} LUT4, {found['ff']} flip-flops, {found['dsp']} multipliers, "
-                 f"{found['bram']} block RAMs",
-        "bitstream": f"{found['bytes']} bytes, sha256 {found['sha256'][:16]}", "took": f"{found['minutes']} minutes"})
+    elif "sha256" not in found:
+        console.print_table(f"{found['name']}: {folder}/{found['project']}/build.tcl", {
+            "clock": f"{found['mhz_asked']:g} MHz asked", "run": "by you: nothing of this was run with Vivado"})
+    else:
+        from weft.boards.shell.families import bitstream
+
+        tables = "LUT6" if BOARDS[found["board"]].family == "xc7" else "LUT4"
+        console.print_table(f"{found['name']}: {bitstream(BOARDS[found['board']], folder)}", {
+            "clock": f"{found['fmax_mhz']} MHz, {found['mhz_asked']:g} asked (seed {found['seed']})",
+            "logic": f"{found['lut']} {tables}, {found['ff']} flip-flops, {found['dsp']} multipliers, "
+                     f"{found['bram']} block RAMs",
+            "bitstream": f"{found['bytes']} bytes, sha256 {found['sha256'][:16]}",
+            "took": f"{found['minutes']} minutes"})
 
 
 @app.command()

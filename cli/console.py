@@ -114,6 +114,7 @@ def as_object(result: RunResult) -> dict[str, Any]:
         "saturated": result.saturated and result.saturated.beyond,
         "saturated_by_ranges": result.saturated and result.saturated.narrowed,
         "saturated_inputs": result.saturated_inputs,
+        **({"flags": list(result.flags)} if result.flags else {}),
         "preload": {"instructions": result.preload_instructions, "cycles": result.preload_cycles}
         if result.preload_instructions else None,
         "check": None if check is None else {"words": check.words, "equal": check.equal,
@@ -141,6 +142,8 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
     if result.comparison:
         name = "RTL" if on == "rtl" else on
         rows[f"{name} equals golden"] = f"{result.comparison.equal:,} of {result.comparison.words:,} words"
+    if result.flags:
+        rows["flags"] = " and ".join(result.flags)
     if not model.checksums:
         rows["files"] = NO_CHECKSUMS
     if result.saturated is not None:
@@ -323,7 +326,9 @@ def compiled_object(report: CompileReport, rows: Sequence[dict[str, Any]],
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what would help most, in words."""
+    """Return sentences on the layers that lose most exactness: saturation, and too little signal to noise.
+
+    ``rows``: the report's layers. Each sentence ends with what would help."""
     found = []
     saturated = [row["name"] for row in rows if row["saturations"]]
     if saturated:

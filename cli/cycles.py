@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the cycles of a compiled model went, as data: from the estimator, or from a run on the simulated hardware."""
+"""Cycles of a compiled model by layer and unit, as data: by the estimator, or from a run on the simulated hardware."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class Debugger:
         return Answer({"instructions": rows}, list(map(_said, rows)) or ["the program has ended"])
 
     def _row(self, number: int) -> dict[str, Any]:
-        """Return what is known of an instruction."""
+        """Return an instruction's number, program counter, layer and text."""
         stepper = self.stepper
         return {"instruction": number, "program_counter": int(self.counters[number]), "layer": stepper.name(number),
                 "text": stepper.isa.text(stepper.instruction(number))}

@@ -113,7 +113,7 @@ def _talk(debugger: Debugger, as_json: bool) -> None:
 
 
 def _typed(debugger: Debugger) -> Iterator[str]:
-    """Yield what the user types, with readline's history and completion where it is there, until the end of input."""
+    """Yield the user's lines until the end of input, with readline's history and completion where Python has it."""
     with contextlib.suppress(ImportError):
         import readline
 

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from weft.runtime.devices import GOLDEN, RTL
 
@@ -24,11 +26,13 @@ def is_simulated(on: str) -> bool:
     return on in (RTL, "sim") or on.startswith(("sim:", "sim?"))
 
 
-def opened(where: str, session: Session) -> Device:
-    """Return the device with the session's network loaded; the caller closes it. Raise WeftError if that fails."""
+def opened(where: str, session: Session, options: Mapping[str, Any] = MappingProxyType({})) -> Device:
+    """Return the device with the session's network loaded; the caller closes it. Raise WeftError if that fails.
+
+    ``options``: others than those in the device string."""
     from weft.runtime import Device
 
-    device = Device.open(where)
+    device = Device.open(where, **options)
     try:
         device.load(session.network, session.arch)
     except BaseException:

@@ -28,7 +28,7 @@ def estimate_command(
 ) -> None:
     """Estimate how many cycles a compiled model takes and where they go, without simulating the hardware."""
     from weft.cli.estimate import estimated, print_estimate
-    from weft.cli.memory import memory_of
+    from weft.cli.memory import memory_of, print_spread, spread_of
     from weft.runtime import Session
 
     if by not in ("node", "layer"):
@@ -39,11 +39,16 @@ def estimate_command(
     session = Session(loaded, override(loaded.arch, overrides))
     with console.progress() as progress:
         found, where = estimated(session, dram, progress)
+        spread = spread_of(board)
+        cases = {name: (where if each == dram else estimated(session, each, progress)[1])["cycles"]
+                 for name, each in spread.cases.items()} if spread else None
     if trace:
         from weft.cli.tracing import write_estimates
 
         write_estimates(trace, session, found)
     if as_json:
-        print(json.dumps({"schema": console.SCHEMA, **where}))
+        print(json.dumps({"schema": console.SCHEMA, **where, **({"spread": cases} if cases else {})}))
     else:
         print_estimate(where, f"{by}s")
+        if cases:
+            print_spread(cases)

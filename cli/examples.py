@@ -29,6 +29,7 @@ EXAMPLES = {
     "board build": "weft board build ecpix5 --mhz 50",
     "board flash": "weft board flash ecpix5",
     "board memory": "weft board memory serial:auto",
+    "board standalone": "weft board standalone build/digits/digits.tmodel --board ulx3s --input x.npz -o build/boot",
 }
 
 

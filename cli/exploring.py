@@ -318,6 +318,8 @@ def _print(networks: Sequence[Network], chip: Part, hertz: float, dram: DramMode
     memory = "with the board's memory"
     if isinstance(dram, IdealDram):
         memory = f"DRAM answering after {dram.read_latency} cycles"
+        if dram.bus_bytes:
+            memory += f" and moving {dram.bus_bytes:.1f} bytes a cycle, the board's typical case"
     rows = [(f"{found.cycles:,}", f"{1e3 * found.cycles / hertz:.3f}", f"{100 * found.point.share:.0f} %",
              found.point.largest, *(f"{found.point.counts[name]:,}" for name in ("lut", "ff", "dsp")),
              *map(str, _changed(found, axes).values())) for found in outcome.front]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the cycles of several cores went that each run a program at the same time, as data and as tables."""
+"""Cycles by core and unit when several cores each run a program at the same time, as data and as tables."""
 
 from __future__ import annotations
 

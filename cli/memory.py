@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.cli.console import print_columns, say
 from weft.cycles.origin import RESET, Origin
-from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram, LiteDram
+from weft.hw.contract.dram import EXPECTED, DramModel, IdealDram, LiteDram, Spread
 from weft.hw.contract.isa import Isa
 from weft.runtime.driver.memory_map import MEMORIES, MemoryMap, Places, Region, place
 from weft.runtime.driver.needs import PAGE_BYTES, moved, needs_of
@@ -17,7 +17,7 @@ from weft.support.errors import WeftError, explain
 
 
 def memory_of(board: str | None, latency: int | None) -> DramModel:
-    """Return the memory that the options name.
+    """Return the memory that the options name; of a board that is known by parameters only, the typical case.
 
     Raise WeftError for both options, for an unknown board, and for one whose memory controller is not known."""
     if board is None:
@@ -29,11 +29,18 @@ def memory_of(board: str | None, latency: int | None) -> DramModel:
         raise WeftError(explain("--board and --latency", "both", "one of them",
                                 "the board says how long its memory takes; leave out --latency"))
     found = board_named(board)
-    if not isinstance(found.dram, LiteDram):
-        known = sorted(name for name, each in BOARDS.items() if isinstance(each.dram, LiteDram))
+    if not (isinstance(found.dram, LiteDram) or found.spread):
+        known = sorted(name for name, each in BOARDS.items() if isinstance(each.dram, LiteDram) or each.spread)
         raise WeftError(explain(f"--board {board}", "a board whose memory controller is not modelled", ", ".join(known),
                                 "leave out --board, and give --latency instead"))
     return found.dram
+
+
+def spread_of(board: str | None) -> Spread | None:
+    """Return the cases of a board's memory that is known by parameters only; None for any other."""
+    from weft.boards import BOARDS
+
+    return BOARDS[board].spread if board in BOARDS else None
 
 
 def placed(session: Session, machine: Loaded, dram: DramModel) -> Iterator[tuple[bytes, Origin]]:
@@ -62,7 +69,10 @@ def paced(board: str | None, session: Session) -> dict[str, Any]:
     from weft.cli.board import board_named
 
     dram = memory_of(board, None)
-    assert isinstance(dram, LiteDram)
+    if not isinstance(dram, LiteDram):
+        raise WeftError(explain(f"--board {board}", "a memory of the processors, known by parameters only",
+                                "a board whose memory controller can be simulated",
+                                "use weft estimate --board, which says best, typical and worst"))
     places = places_of(session, dram)
     return {"controller": controller_of(board_named(board), session.arch),
             "bases": {memory: places.machine(memory) for memory in MEMORIES}}
@@ -86,3 +96,9 @@ def print_use(use: dict[str, Any]) -> None:
     say("memory's bus:")
     print_columns([("", "cycles", "%"), *((name, f"{cycles:,}", f"{100 * cycles / total:.1f}")
                                           for name, cycles in use.items())], right=True)
+
+
+def print_spread(cases: dict[str, int]) -> None:
+    """Print the cycles with the best, a typical and the worst memory, of a board that is known by parameters only."""
+    say("memory of the processors, by parameters, not measured: "
+        + ", ".join(f"{name} {cycles:,}" for name, cycles in cases.items()) + " cycles")

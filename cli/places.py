@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the nodes of a network run, and why: as data, and as a table."""
+"""Placement: which nodes of a network run on the machine and which on the host, and why, as data and as a table."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def predicted(arch: Arch, name: str, part: str | None) -> dict[str, Any]:
 
 
 def around(board: Board | None) -> Mapping[str, int]:
-    """Return what a board needs beside the machine, by column: its own shell if that was counted."""
+    """Return the resources of the rest of a board by column: its own shell's if that was counted, else usual ones."""
     if board is None or board.shell is None:
         return SHELL
     memory = board.shell.memory

@@ -54,8 +54,9 @@ def run_command(
                                                "borders of layers, where golden knows memory, and simulate so many "
                                                "pieces side by side, one a processor; default: in one "
                                                "piece.")] = None,
-    samples: Annotated[int, typer.Option("--samples", min=0, max=65535, metavar="CYCLES", help="On rtl: look at the "
-                                         "units every so many cycles, and tell what they did; 0: never.")] = 0,
+    samples: Annotated[int, typer.Option("--samples", min=0, max=65535, metavar="CYCLES", help="On rtl and "
+                                         "boards: look at the units every so many cycles, and tell what they did; "
+                                         "0: never.")] = 0,
 ) -> None:
     """Run a compiled model.
 
@@ -65,8 +66,8 @@ def run_command(
     from weft.cli.memory import paced
     from weft.runtime import Session
 
-    _check_place(on, {"--trace": trace is not None, "--layers": layers, "--samples": bool(samples),
-                      "--board": board is not None, "--pieces": pieces is not None})
+    _check_place(on, {"--trace": trace is not None, "--layers": layers, "--board": board is not None,
+                      "--pieces": pieces is not None, **({"--samples": bool(samples)} if on == GOLDEN else {})})
     count = piece_count(pieces, {"--trace": trace is not None, "--layers": layers, "--samples": bool(samples),
                                  "--board": board is not None, "--no-check": no_check})
     check_outputs({"MODEL": model, "--input": inputs}, [Output("--output", output, ARRAYS),
@@ -118,8 +119,9 @@ def _run(session: Session, on: str, arrays: Any, kept: dict[str, str], raw: bool
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(console.progress())
         machine: str | Backend = on
+        interval = options.pop("sample_interval", 0) if on != RTL else 0
         if on not in (GOLDEN, RTL):
-            device = stack.enter_context(opened(on, session))
+            device = stack.enter_context(opened(on, session, {"sample_cycles": interval} if interval else {}))
             session, machine = device.session, device.backend
         options = {**options, "on": machine, "progress": progress}
         return stream(session, arrays, kept, **options) if kept else session.run(arrays, raw=raw, **options)

@@ -107,7 +107,7 @@ def tuned_object(found: list[Tuned], layers: list[str]) -> dict[str, Any]:
 
 
 def print_tuned(tuned: dict[str, Any]) -> None:
-    """Print the same: a row for each layer that changed."""
+    """Print a tuning's result: a row of cycles before and after for each layer that changed, and one for all."""
     rows = [("layer", "cycles before", "after", "% fewer")]
     shown = [row for row in tuned["layers"] if abs(row["before"] - row["after"]) >= SHOWN * tuned["before"]]
     rows += [(row["name"][-32:], f"{row['before']:,}", f"{row['after']:,}", percent(row["before"], row["after"]))

@@ -38,7 +38,7 @@ MOST_PACE = 64
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen for one part of a network.
+    """The choices for one subgraph of a network.
 
     ``residents``, ``spread``: by Var, whether it stays in local memory, and whether it is
     spread over both DRAMs; ``copy``: whether DRAM0 holds all Consts too, None where the formula says. By layer number
@@ -69,7 +69,7 @@ class Choices:
         return found
 
     def beyond(self, base: Choices) -> Choices:
-        """Return what these name and ``base`` does not, or names otherwise."""
+        """Return the choices that ``base`` does not have, or has otherwise."""
         return Choices(_beyond(self.residents, base.residents), _beyond(self.spread, base.spread),
                        self.copy if self.copy != base.copy else None, _beyond(self.tilings, base.tilings),
                        _beyond(self.paces, base.paces), _beyond(self.fetch_paces, base.fetch_paces),
@@ -105,9 +105,9 @@ memory."""
 
 
 def for_memory(dram: DramModel, arch: Arch) -> Choices:
-    """Return what the formulas choose for a board's memory: none for an ideal one.
+    """Return the choices for programs on a board's memory: the pace of its loads; none for an ideal memory.
 
-    Loads are placed as early as a memory asks for that takes longer for a beat, and shares its bus."""
+    A memory that takes several cycles for a beat, on a bus shared with writes, gets its loads earlier."""
     if not isinstance(dram, LiteDram):
         return FORMULA
     beat = min(arch.vector_bytes, arch.axi_data_width // 8)
@@ -159,7 +159,9 @@ class Chosen:
 
 
 def write_choices(path: Path, parts: Sequence[Choices], cycles: tuple[int, int]) -> None:
-    """Write what was chosen for each of the machine's parts. Raise WeftError if the file must not be written."""
+    """Write the choices for each of the machine's subgraphs, and the cycles before and after.
+
+    Raise WeftError if the file must not be written."""
     write_text(path, _content(parts, cycles), KIND)
 
 
@@ -169,7 +171,7 @@ def _content(parts: Sequence[Choices], cycles: Sequence[int]) -> str:
 
 
 def read_choices(path: Path) -> Chosen:
-    """Return what a file holds. Raise WeftError for one that :func:`write_choices` did not write."""
+    """Return the choices in a file. Raise WeftError for a file that :func:`write_choices` did not write."""
     form = "a file that --tune wrote"
     content = read_object(path, "choices file", form, AGAIN)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How several cores share the work, and what a user asks them to make small."""
+"""The sharing of work between several cores, and the goal that a user sets for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Span = tuple[int, int]
 
 
 class AssignedLayer(NamedTuple):
-    """What an outside schedule says of a layer: its ``size`` (channels, rows, columns), and who computes which box.
+    """A layer in an outside schedule: its ``size`` (channels, rows, columns), and which core computes which box.
 
     ``boxes``: core, then half-open ranges of channels, rows and columns. ``weighted``: whether it has weights."""
 

@@ -90,7 +90,7 @@ class MatMul(NamedTuple):
 
     @property
     def read_walks(self) -> tuple[Walk, ...]:
-        """What of local memory is read: by a depthwise one for each row of taps that counts."""
+        """The walks over local memory that are read; a depthwise MatMul has one for each row of taps that counts."""
         if self.local_walk is None:
             return ()
         settings = dict(self.settings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each operation of a LIR program reads and writes: exact walks, as arrays."""
+"""The accesses of a LIR program: the exact walks that each operation reads and writes, as arrays."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _access(rank: int, numbers: np.ndarray, address: Any, writes: bool, size: An
 
 
 def _mat_muls(table: LirTable) -> list[_Some]:
-    """Return what MatMuls read and write: by depthwise ones a walk for each row of taps that counts."""
+    """Return the walks that MatMuls read and write; a depthwise one reads a walk for each row of taps that counts."""
     numbers, entry = table.of_kind(lir.MatMul)
     moves = table.tap_moves()
     found = []
@@ -68,7 +68,7 @@ def _mat_muls(table: LirTable) -> list[_Some]:
 
 
 def _data_moves(table: LirTable) -> list[_Some]:
-    """Return what DataMoves read and write; those that accumulate read their target too."""
+    """Return the walks that DataMoves read and write; a move that accumulates reads its target too."""
     numbers, entry = table.of_kind(lir.DataMove)
     inward = entry.to_local != 0
     near = (entry.size, entry.local_stride, entry.rows, entry.local_pitch)
@@ -81,7 +81,7 @@ def _data_moves(table: LirTable) -> list[_Some]:
 
 
 def _simd(table: LirTable) -> list[_Some]:
-    """Return what SIMD operations read and write: in a loop's body in all iterations."""
+    """Return the walks that SIMD operations read and write; in a loop's body those of all iterations."""
     numbers, entry = table.of_kind(lir.Simd)
     _, counts = table.loops()
     return [_access(0, numbers, entry.read, False, np.where(entry.hold, 1, counts), entry.read_stride),

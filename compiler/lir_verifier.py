@@ -276,7 +276,7 @@ def _first_wrong(accesses, bases, valid, constants, const_size):  # type: ignore
 
 @kernel
 def _wrong(access, bases, valid, constants, const_size):  # type: ignore
-    """Return what is wrong with an access, and mark what it writes."""
+    """Return the faults of an access, and mark the vectors that it writes."""
     memory, size, rows, base = access["memory"], access["size"], access["rows"], access["base"]
     if access["writes"] and memory == constants and base < const_size:
         return _CONSTANT

@@ -41,7 +41,7 @@ A node may become possible once another one is the host's; but every refusal cos
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node runs: the number of its subgraph, host or machine, and why on the host (empty on the machine)."""
+    """A node's placement: the number of its subgraph, host or machine, and why on the host (empty on the machine)."""
 
     node: str
     operator: str

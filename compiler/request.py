@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user asks of the compiler, besides the machine to compile for."""
+"""The request of a user to the compiler, besides the machine to compile for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_VALUES: Values = {}
 
 @dataclass(frozen=True)
 class Request:
-    """What to compile, and how.
+    """The options of a compilation.
 
     ``calibration``: input name -> [samples, ...], None for random ones. ``plain``: the data type's own point for
     everything. ``outputs``: tensors that the network ends at, empty for those that the file declares. ``ranges``: how

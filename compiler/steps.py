@@ -129,7 +129,7 @@ def parts(front: Products, chosen: Sequence[Choices] | Choices) -> list[Products
 
 
 def supported(graph: Graph, arch: Arch) -> Graph:
-    """Return the same graph. Raise CompileError for a tensor or operator that the machine cannot hold or compute."""
+    """Return the graph as it is. Raise CompileError for a tensor or operator that does not fit the machine."""
     return check_supported(check_sizes(graph, arch))
 
 

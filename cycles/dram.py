@@ -5,8 +5,13 @@ from __future__ import annotations
 
 from weft.cycles.interlock import offered, take
 from weft.cycles.jit import kernel
+from weft.cycles.machine import SHARES
 from weft.cycles.state import SLOTS
+from weft.hw.contract.arch import largest
 from weft.hw.contract.timing import SEGMENTS_WAITING
+
+MOST_BEATS = 2 * max(2, largest("memory_ports"))
+"""The beats that move in a cycle at most: a read and a write of each port."""
 
 
 @kernel
@@ -32,6 +37,31 @@ def advance(state, port, number, machine, takes, now):
         port.taken_at[unit.taken % SLOTS] = now
         operation = state.queued[number, take(state, number)]
         port.walk = operation.rows * (1 if operation.stride1 == 1 else operation.size)
+
+
+@kernel
+def earn(control, machine):
+    """Add a cycle's share of the bus that all ports have together; what nobody uses is kept for a beat of each."""
+    if machine.bus_share:
+        control.credit = min(control.credit + machine.bus_share, MOST_BEATS * SHARES * machine.beat_bytes)
+
+
+@kernel
+def pays(control, machine):
+    """Tell whether the bus moves another beat in this cycle, and take it."""
+    if not machine.bus_share:
+        return True
+    if control.credit < SHARES * machine.beat_bytes:
+        return False
+    control.credit -= SHARES * machine.beat_bytes
+    return True
+
+
+@kernel
+def charge(control, machine, beats):
+    """Take ``beats`` of the program from the bus; they come first, so that DRAM ports wait for what is owed."""
+    if machine.bus_share:
+        control.credit -= SHARES * machine.stream_bytes * beats
 
 
 @kernel

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the machine code of kernels is kept: in the user's cache. The wheel brings some for any processor.
+"""The cache of the kernels' machine code, in the user's cache folder. The wheel brings some for any processor.
 
 What is kept is found by content. The cache's folder is named after the sources that kernels are made of, and a file in
 it fits a function as long as the function's own file is the same. So machine code that one computer made serves others.

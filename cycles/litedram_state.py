@@ -22,7 +22,7 @@ READ_TIME, WRITE_TIME = 32, 16
 LONG_AGO = -(1 << 30)
 USES = ("data", "program", "refresh", "turnaround", "rows", "idle")
 DATA, OF_PROGRAM, OF_REFRESH, TURNAROUND, ROWS, IDLE = range(len(USES))
-"""What a cycle of the chip's bus is used for.
+"""The uses of a cycle of the chip's bus.
 
 Data of tensors; data of the program; refresh; turning the bus between reads and writes; waiting for a row to open or
 close; nothing, as nothing is asked for."""

@@ -17,18 +17,21 @@ MACHINE = np.dtype([(name, "i8") for name in (
     "stream_bytes", "lut_count", "product_latency", "bias_interval", "register_latency", "simd_latency", "simd_block",
     "dram_read_latency", "dram_write_latency", "dram_bursts", "slices", "decode_latency", "writer_vectors",
     "shared_dram", "move_out_latency", "weight_load_rows", "kernel_rows", "places", "upper_places",
-    "first_writer", "repeats", "sync_counters",
+    "first_writer", "repeats", "sync_counters", "bus_share",
 )])
-"""What differs from machine to machine, and what the replay starts with; all else that is the same on every machine is
-read from ``timing.py`` where it is used.
+"""Numbers that differ from machine to machine, and the replay's initial state; numbers common to every machine are
+read from ``timing.py`` where they are used.
 
 ``product_latency``: MatMul's request to its sum;
 ``simd_latency``: issue to the result in the SIMD unit's queue; ``simd_block``: iterations of a SIMD loop that run
 together; ``move_out_latency``: a move-out's request to its row; ``slices``: 1 with register slices; ``shared_dram``:
 1 where both windows share a port; ``kernel_rows``: of a depthwise MatMul;
 ``places`` of the column of weights, and those of its upper part;
-``first_writer``: a unit, or NONE; ``repeats``: 1 where Repeats are expanded;
-``sync_counters`` of each core."""
+``first_writer``: a unit, or NONE; ``repeats``: 1 where Repeats are expanded; ``sync_counters`` of each core;
+``bus_share``: bytes that all ports move together in a cycle, in parts of SHARES, 0 without such a limit."""
+
+SHARES = 1024
+"""The parts of a byte in which ``bus_share`` is counted."""
 
 
 def machine_record(arch: Arch, dram: IdealDram) -> np.void:
@@ -51,6 +54,7 @@ def machine_record(arch: Arch, dram: IdealDram) -> np.void:
         "upper_places": timing.upper_places(arch),
         "first_writer": NONE if first is None else UNIT_NAMES.index(first),
         "repeats": arch.repeat_depth > 0, "sync_counters": arch.sync_counters,
+        "bus_share": round(dram.bus_bytes * SHARES),
     }
     record = np.zeros(1, MACHINE)
     for name, value in values.items():

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.cycles.board_dram import next_burst
 from weft.cycles.jit import entry
+from weft.cycles.litedram import step_dram
 from weft.cycles.litedram_state import controller_record, new_dram
 from weft.cycles.machine import machine_record
 from weft.cycles.program import MEMORIES
@@ -24,12 +25,13 @@ class Origin:
     """The state of a board's memory when a program starts.
 
     ``program_address``: the machine's address of the program's first byte. ``windows``: where DRAM0 and DRAM1 begin,
-    beyond the offsets in the program. ``refresh``: what the refresh timer still counts down when the program is first
-    asked for. ``memory``: what else differs from just after reset, by field of DRAM (``read_time``, ``bank.3.row``)."""
+    beyond the offsets in the program. ``rested``: cycles from reset until the program is first asked for, in which
+    nobody else asks for anything. ``memory``: what differs from that, by field of DRAM (``read_time``,
+    ``bank.3.row``)."""
 
     program_address: int = 0
     windows: tuple[int, int] = (0, 0)
-    refresh: int | None = None
+    rested: int = 0
     memory: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -55,8 +57,7 @@ def join_board(state: np.void, arch: Arch, dram: LiteDram, origin: Origin, work:
     state["paced"] = 1
     state["controller"] = controller_record(dram, len(widths))
     state["dram"] = new_dram(dram, widths)
-    if origin.refresh is not None:
-        state["dram"]["refresh_count"] = origin.refresh
+    rest(state["dram"], state["controller"], origin.rested)
     for name, value in origin.memory.items():
         *path, last = name.split(".")
         place = state["dram"]
@@ -70,6 +71,14 @@ def join_board(state: np.void, arch: Arch, dram: LiteDram, origin: Origin, work:
     program["max_burst"] = program_burst(arch)
     state["control"]["beats"] = 0
     begin(program, machine_record(arch, EXPECTED))
+
+
+@entry
+def rest(dram, controller, cycles):
+    """Step a memory that nobody asks for anything, up to cycle 0: it refreshes."""
+    for now in range(-cycles, 0):
+        step_dram(dram, controller, now)
+    dram.use[:] = 0
 
 
 @entry

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory ports that cores share: the arbiter of ``hw/bus/port_arbiter.py`` and the ideal memory behind it.
 
-Cores use them as they use a board's memory: by the records ``PORT`` of ``state.dram.ports``."""
+Cores use them as they use a board's memory: by the records ``PORT`` of ``state.dram.ports``. Where the memory limits
+what all ports move together (``bus_share``), the credit of core 0 is everybody's, programs included."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from weft.cycles.board_dram import FETCH_BEATS, next_burst, offer
+from weft.cycles.dram import pays
 from weft.cycles.jit import kernel
 from weft.hw.contract.arch import Arch, largest
 from weft.hw.contract.timing import (
@@ -112,7 +114,7 @@ def step_reads(port, states, machine, now):
             port.read_beats += 1
             port.answered += port.offered_last
             port.offered = 0
-    if not port.offered and ended < taken and now >= port.due[ended % RING]:
+    if not port.offered and ended < taken and now >= port.due[ended % RING] and pays(states[0].control, machine):
         port.beat += 1
         port.offered, port.offered_last = 1, port.beat == port.beats[ended % RING]
         if port.offered_last:
@@ -155,7 +157,7 @@ def step_writes(port, states, machine, now):
     if put < filled and now >= port.put_at[put % RING]:
         port.response = 1
         port.put += 1
-    if port.waiting and filled < addressed:
+    if port.waiting and filled < addressed and pays(states[0].control, machine):
         if port.lasts[0]:
             port.put_at[filled % RING] = now + machine.dram_write_latency - 1
             port.filled += 1

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from weft.cycles.board_dram import port_of
-from weft.cycles.dram import advance, next_burst
+from weft.cycles.dram import advance, next_burst, pays
 from weft.cycles.interlock import address0, finish, is_last, step
 from weft.cycles.jit import kernel
 from weft.cycles.memories import LOCAL_WRITES, local_bank
@@ -43,7 +43,7 @@ def step_reader(state, reader, number, machine, now):
         if state.paced:
             take_beat(reader, machine, state.dram.ports[port_of(number)])
         else:
-            answer(reader, machine, waiting, now)
+            answer(state.control, reader, machine, waiting, now)
 
 
 @kernel
@@ -70,14 +70,14 @@ def drop(reader):
 
 
 @kernel
-def answer(reader, machine, waiting, now):
+def answer(control, reader, machine, waiting, now):
     """Step the bus: the offered beat is taken if there is room, and the DRAM offers the next one."""
     if reader.offered and waiting < READER_BEATS_WAITING:
         reader.waiting_bytes[reader.waiting] = reader.offered_bytes
         reader.waiting += 1
         reader.offered = 0
     burst = reader.answered % DEPTH
-    if reader.offered or reader.answered == reader.accepted or now < reader.due[burst]:
+    if reader.offered or reader.answered == reader.accepted or now < reader.due[burst] or not pays(control, machine):
         return
     reader.offered_bytes = next_bytes(reader, machine)
     reader.offered = 1

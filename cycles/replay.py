@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.cycles import array, moves, reader, rescale, simd, sync, writer
 from weft.cycles.board_dram import step_memory
+from weft.cycles.dram import charge, earn
 from weft.cycles.errors import EstimateError, refuse
 from weft.cycles.interlock import STARTED, commit, decode, fetch, fetch_heads, release
 from weft.cycles.jit import entry, kernel
@@ -55,7 +56,7 @@ MOST_VECTORS_IN_ALL = 1_000_000_000
 PIECE_CYCLES = 1 << 22
 """The cycles, about a second of stepping, after which progress is reported and interrupts are heard."""
 LOOKS, SHORTEST_PIECE_CYCLES = 64, 1 << 12
-"""How often a program is checked for taking too long, and the least cycles between two checks."""
+"""The number of checks whether a program takes too long, and the least cycles between two checks."""
 
 
 @dataclass(frozen=True)
@@ -207,8 +208,12 @@ def step_core(state, machine, work, drains, repeats, times, now):
     """Step everything by a cycle, except a memory behind the ports of machines with ``paced`` set."""
     control = state.control
     given = control.instruction
+    earn(control, machine)
     decode(state, machine, work, drains, times, now)
+    beats = control.beats
     fetch(control, machine, drains, repeats, given if machine.slices else control.instruction, now)
+    if not state.paced:
+        charge(control, machine, beats - control.beats)
     control.beats += state.program.arriving
     fetch_heads(state, machine, now)
     ask(state, machine, now)

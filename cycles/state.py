@@ -30,8 +30,10 @@ assert UNIT_NAMES == ("load_weight", "mat_mul", "simd", "move_out", "move_in", "
 UNIT_COUNT = len(UNIT_NAMES)
 LOWER_WEIGHTS, FURTHER_ROWS = UNIT_COUNT, UNIT_COUNT + 1
 CLIENT_COUNT = FURTHER_ROWS + MOST_KERNEL_ROWS - 1
-"""Of local memory. With two rows of weights a cycle the lower part of the column has a client of its own, and further
-rows of taps of a MatMul have one each, from FURTHER_ROWS on."""
+"""The number of local memory's clients: the units, and those below.
+
+With two rows of weights a cycle the lower part of the column has a client of its own. Further rows of taps of a MatMul
+have one each, from FURTHER_ROWS on."""
 SLOTS = max(unit.deep.outstanding for unit in UNITS.values())
 NONE, LATER = -1, 1 << 62
 
@@ -139,13 +141,15 @@ CONTROL = np.dtype([
     ("drain", "i8"), ("free_from", "i8"), ("turn", "i8"),
     ("swapped", "i8"), ("swapped_now", "i8"), ("finished", "i8"),
     ("contended", "i8"), ("starved", "i8"), ("enters_from", "i8"), ("beats", "i8"), ("first_at", "i8"),
+    ("credit", "i8"),
 ])
 """The decoder and what units share: the ``next`` operation, the current ``instruction``; ``free_from``:
 when the decoder is done with those before it; how many have ``entered`` the decoder, and when; ``bytes`` of program in
 front of it, from which the next ``word`` comes, and so many ``beats`` in front of these; ``first_at``: when the first
 instruction went in. Of the repeater: ``reads`` of the history that are left, whether a step is ``fetched`` and then the
 next ``step``, and how many instructions are ``offered``. ``contended``: whether MatMul kept others waiting in the last
-cycle, ``starved``: in how many in a row before it; ``enters_from``: when a MatMul may enter the bias anew."""
+cycle, ``starved``: in how many in a row before it; ``enters_from``: when a MatMul may enter the bias anew. ``credit``:
+what ports may move, in parts of a byte (``bus_share``)."""
 
 ROWS = np.dtype([("operation", "i8"), ("row", "i8"), ("count", "i8")])
 """With two rows of weights a cycle: how many rows were dealt with so far, and which ``row`` of which of LoadWeight's
@@ -160,7 +164,7 @@ PROGRAM = np.dtype([(name, "i8") for name in (
 behind the bus; ``arriving``: one goes to the decoder in this cycle."""
 
 COUNTERS = np.dtype([("holds", "i8", 1 << COUNTER_WIDTH), ("posts", "i8"), ("counter", "i8")])
-"""What each counter of a core holds, and the core's post in this cycle: to which cores (a bit each) and counter."""
+"""The count of each counter of a core, and the core's post in this cycle: to which cores (a bit each) and counter."""
 
 STATE = np.dtype([
     ("control", CONTROL), ("units", UNIT, UNIT_COUNT), ("queued", WORK, (UNIT_COUNT, SLOTS)),

@@ -90,7 +90,7 @@ def estimate_system(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXP
 
 
 def cycles_an_image(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXPECTED) -> int:
-    """Return what an image takes on average, rounded up, where all cores start together, each with its program."""
+    """Return the average cycles an image, rounded up, if all cores start together, each with its own program."""
     return -(-estimate_system(programs, arch, dram).cycles // len(programs))
 
 

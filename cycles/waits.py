@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the cycles went: what the array waited for, layer by layer, from when each operation ran.
+"""The causes of the array's waiting, layer by layer, worked out from when each operation ran.
 
 It works on the operations of the estimator and of the machine's trace port alike. Every cycle of a program belongs to
 one MatMul, and so to its layer: the cycles in which its vectors go into the array, and those that the array waited
@@ -37,7 +37,7 @@ NO_LAYER = -1
 
 @dataclass(frozen=True)
 class Waits:
-    """What each layer's cycles were spent on.
+    """The use of each layer's cycles.
 
     ``vectors`` [layers] through the array, ``waits`` [layers, CAUSES] in cycles, ``dram_bytes`` [layers, (DRAM0,
     DRAM1)]; ``tail`` in cycles. Vectors, waits and tail together are ``cycles``."""

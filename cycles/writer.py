@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from weft.cycles.board_dram import port_of
-from weft.cycles.dram import advance, next_burst
+from weft.cycles.dram import advance, next_burst, pays
 from weft.cycles.interlock import address0, finish, start_walk, step, walk_ahead
 from weft.cycles.jit import kernel
 from weft.cycles.memories import LOCAL_READS, local_bank
@@ -38,7 +38,7 @@ def step_writer(state, writer, number, machine, now):
         if state.paced:
             take_beat(writer, state.dram.ports[port_of(number)], now)
         else:
-            send(writer, machine, now)
+            send(state.control, writer, machine, now)
         given = fill(state, writer, number, machine, room, now)
         if state.ports[LOCAL_READS].grant[number]:
             writer.ready[writer.requested % DEPTH] = now + LOCAL_READ_LATENCY + 1
@@ -60,13 +60,13 @@ def step_writer(state, writer, number, machine, now):
 
 
 @kernel
-def send(writer, machine, now):
+def send(control, writer, machine, now):
     """Let the bus take the offered beat if the DRAM has its burst's address.
 
     Note when the DRAM will answer, if it is a burst's last beat."""
     while writer.answered < writer.filled and writer.put[writer.answered % DEPTH] < now:
         writer.answered += 1
-    if not writer.words or writer.filled == writer.accepted or not drop(writer):
+    if not writer.words or writer.filled == writer.accepted or not pays(control, machine) or not drop(writer):
         return
     place = writer.filled % DEPTH
     writer.last_put = max(now + machine.dram_write_latency - 1, writer.last_put + 1)

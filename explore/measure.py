@@ -89,7 +89,7 @@ def digest_of(*paths: Path | None) -> str:
 def least_cycles(network: Network, arch: Arch) -> int | Refused:
     """Return the cycles that every program of this network takes at least: the vectors through the array.
 
-    Of several cores, those of an image on average."""
+    On several cores these are the average cycles an image. Return Refused if the compiler refuses the network."""
     try:
         made = constants(network, without(arch, FREE_OF_CONSTANTS))
         return -(-sum(map(_least_vectors, made)) // arch.cores)
@@ -111,7 +111,7 @@ def programs(network: Network, arch: Arch) -> list[bytes] | Refused:
 def cycles(contents: list[bytes], arch: Arch, dram: DramModel, most: int | None = None) -> int | None:
     """Return the cycles of all programs, one after another; None if they are certainly more than ``most``.
 
-    Of several cores, those of an image on average."""
+    On several cores these are the average cycles an image."""
     if arch.cores > 1:
         assert isinstance(dram, IdealDram), "what a board's memory does behind ports that cores share is not modelled"
         return sum(cycles_an_image(image_a_core(content, arch), arch, dram) for content in contents)

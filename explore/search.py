@@ -179,7 +179,7 @@ class Search:
 
     # -- the front -----------------------------------------------------------------------------------------------------
     def _end(self, point: Point, state: str) -> bool:
-        """Note the result for a machine; return True."""
+        """Record the result for a machine. Return True, so that a caller may return this call's value."""
         self.states[point.index] = state
         return True
 
@@ -207,6 +207,7 @@ class Search:
 
 def _keys(arch: Arch, dram: DramModel) -> Keys:
     """Return the digests of a machine with its memory."""
-    memory = str(dram.read_latency) if isinstance(dram, IdealDram) else hashlib.sha256(repr(dram).encode()).hexdigest()
+    plain = isinstance(dram, IdealDram) and dram == IdealDram(dram.read_latency, dram.read_latency)
+    memory = str(dram.read_latency) if plain else hashlib.sha256(repr(dram).encode()).hexdigest()
     return Keys(digest(without(arch, FREE_OF_CONSTANTS)), digest(without(arch, FREE_OF_PROGRAM)),
                 f"{digest(arch.replace(sampler=0))}-{memory}")

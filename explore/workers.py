@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who measures on other machines: a Dask cluster, as an executor of the standard library's kind."""
+"""Workers on other machines: a Dask cluster, as an executor of the standard library's kind."""
 
 from __future__ import annotations
 

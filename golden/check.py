@@ -49,7 +49,7 @@ class MachineStop(WeftError):
         self.core = core
 
     def of_core(self, core: int) -> MachineStop:
-        """Return the same of one of several cores."""
+        """Return this stop with the number of the ``core`` that it happened on, for machines of several cores."""
         return MachineStop(self.cause, self.program_counter, self.instruction, self.allowed, core)
 
 

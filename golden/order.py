@@ -30,7 +30,7 @@ class SignalError(WeftError):
 
 @dataclass
 class _Counter:
-    """What happens to a counter of a core: posts (core, number of its Signal) in the order of the run, and waits.
+    """The history of a core's counter: posts (core, number of its Signal) in the order of the run, and waits.
 
     ``waits``: number of the Signal, and how many posts all waits take up to it."""
 
@@ -49,7 +49,8 @@ class SignalOrder:
     def __init__(self, signals: Sequence[np.ndarray], arch: Arch) -> None:
         count = sum(map(len, signals))
         if count > MOST_SIGNALS:
-            raise SignalError(f"{count} Signals", f"at most {MOST_SIGNALS}", "wait for larger pieces of work")
+            raise SignalError(f"{count} Signals", f"at most {MOST_SIGNALS}",
+                              "post and wait less often, for larger pieces of work")
         self._signals, self._cores = signals, arch.cores
         self._counters = [[_Counter() for _ in range(arch.sync_counters)] for _ in range(arch.cores)]
         self.clocks = [np.zeros((len(each), arch.cores), np.int32) for each in signals]
@@ -114,7 +115,7 @@ class SignalOrder:
                            "post to the counter, from a core that does not wait for this one first")
 
     def _posts_later(self, poster: int, core: int, counter: int) -> bool:
-        """Tell whether a core that is stuck would still post to a counter of another one."""
+        """Tell whether ``poster``, which is stuck, has a later post to a ``counter`` of ``core``."""
         left = self._signals[poster][self._at[poster]:]
         return bool(((left["waits"] == 0) & (left["counter"] == counter) & (left["above"] >> core & 1 == 1)).any())
 

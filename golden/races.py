@@ -140,7 +140,7 @@ def _set_order(spans: np.ndarray, sent: np.ndarray, arch: Arch) -> None:
     """Fill ``before`` and ``after`` of a core's accesses, whose Signals are ``sent``; both are in program order."""
     if len(spans) * len(sent) > MOST_PAIRS:
         raise WeftError(explain("programs of several cores", f"{len(sent)} Signals and {len(spans)} accesses of a core",
-                                f"at most {MOST_PAIRS} pairs", "wait for larger pieces of work"))
+                                f"at most {MOST_PAIRS} pairs", "post and wait less often, for larger pieces of work"))
     start = sent["window"] * DRAM_OFFSET_BYTES + arch.vector_bytes * sent["first"]
     end = start + arch.vector_bytes * (sent["last"] - sent["first"] + 1)
     places = np.searchsorted(spans["instruction"], sent["instruction"])

@@ -38,7 +38,7 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """How a program ended.
+    """The result of a program's run.
 
     ``cycles`` is None if the machine does not count them, ``seconds`` is its time alone. ``cause``: why it stopped
     before the end, at ``program_counter``. ``operations``: on request, a row of ``hw.contract.units.OPERATION`` for
@@ -52,6 +52,8 @@ class Done:
     operations: np.ndarray | None = None
     samples: np.ndarray | None = None
     """On request, words of the sample port (samples.py)."""
+    flags: tuple[str, ...] = ()
+    """The flags that a device was asked for and saw: ``timeout``, ``tracepoint``."""
     saturated: Mapping[int, int] | None = None
     """Numbers that saturated when they were requantized, by instruction of the program.
 
@@ -162,7 +164,7 @@ class Simulation(Local):
 
 
 def simulated(run: Callable[[], Result]) -> Result:
-    """Return what a simulation returns. Raise WeftError if it cannot be made, Mismatch if it fails."""
+    """Run a simulation and return its result. Raise WeftError if it cannot be built, Mismatch if it fails."""
     from weft.simulate.make import BuildError
     from weft.simulate.simulation import SimulationError
     from weft.simulate.toolchain import ToolchainError

@@ -73,7 +73,7 @@ def _piece(words: np.ndarray, places: np.ndarray, values: np.ndarray, registers:
 
 @dataclass(frozen=True)
 class Frame:
-    """What runs before and behind a piece: the state at its border is loaded, and local memory is saved at its end.
+    """The programs around a piece: before it they load the state at its border, behind it they save local memory.
 
     ``block``: the first free block of 64 KiB of DRAM0."""
 

@@ -20,9 +20,9 @@ class Saturated:
 
 
 def saturated(model: TModel, batch: Batch, groups: Sequence[Sequence[Mapping[int, int]]], first: int) -> Saturated:
-    """Return what the counts by instruction of a batch's programs mean.
+    """Return a batch's saturations: those beyond calibration with their images, and those that ``--ranges`` caused.
 
-    ``first``: the number of the batch's first image."""
+    ``groups`` [groups, programs]: counts by instruction. ``first``: the number of the batch's first image."""
     beyond = narrowed = 0
     images = set()
     models = [model.of_core(core) for core in range(max(map(len, groups), default=0))]

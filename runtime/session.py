@@ -55,9 +55,12 @@ class RunResult:
 
     For several images the program is longer than the model's own."""
     groups: list[int] = field(default_factory=list)
-    """How many of ``operations`` each group has: programs that ran side by side, one a core."""
+    """The number of ``operations`` of each group of programs that ran side by side, one a core."""
     samples: list[np.ndarray] = field(default_factory=list)
-    """On rtl with ``sample_interval``, words of the sample port for each program (samples.py)."""
+    """Words of the sample port for each program (samples.py): on rtl with ``sample_interval``, on a board with its
+    option ``sample_cycles``."""
+    flags: tuple[str, ...] = ()
+    """The flags that a device was asked for and saw: ``timeout``, ``tracepoint``."""
     preload_instructions: int = 0
     preload_cycles: int | None = None
     saturated: Saturated | None = None
@@ -91,12 +94,12 @@ class _Ran:
 
     @property
     def done(self) -> list[Done]:
-        """Of all programs."""
+        """What each program of all groups reported."""
         return [each for group in self.groups for each in group]
 
     @property
     def cycles(self) -> int | None:
-        """Of groups one after another, each as long as the core that takes longest; None where nobody counts them."""
+        """The cycles of all groups, one after another, each as long as its slowest core; None if not counted."""
         return None if self.done[0].cycles is None else sum(map(_cycles, self.groups))
 
 
@@ -197,6 +200,7 @@ class Session:
                       for programs in run.programs for core, program in enumerate(programs)],
             groups=[len(group) for group in groups if group[0].operations is not None],
             samples=[each.samples for each in done if each.samples is not None],
+            flags=tuple(sorted({flag for each in done for flag in each.flags})),
             preload_instructions=loaded[0][0].instructions if loaded else 0,
             preload_cycles=_cycles(loaded[0]) if loaded and loaded[0][0].cycles is not None else None,
             saturated=saturations.together(group.saturated for group in ran),
@@ -275,9 +279,9 @@ class Loaded:
         return _Ran(self.model, outputs, groups, done[0] if before else None, comparison, saturated, programs)
 
     def _check_side_by_side(self, programs: list[bytes]) -> None:
-        """Raise what the machine would stop with, and RaceError if the order of the cores would matter.
+        """Raise the error with which a machine would stop, and RaceError if the order of the cores would matter.
 
-        Later groups are the same, with windows that all lie as much farther."""
+        Only the first group is checked: the others are the same programs, with all windows moved alike."""
         from weft.golden.legality import first_stop
         from weft.golden.races import check_races
 

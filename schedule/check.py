@@ -29,7 +29,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def faults_of(schedule: Schedule, network: Graph | None = None) -> list[Fault]:
-    """Return what is wrong in a schedule, at most MOST_FAULTS faults; nothing of one that holds together.
+    """Return the faults of a schedule, at most MOST_FAULTS; an empty list if it is consistent.
 
     With a ``network`` it must be that one's too."""
     found = itertools.chain.from_iterable(rule(schedule) for rule in RULES)

@@ -26,7 +26,7 @@ class Fault:
 
     @property
     def place(self) -> str:
-        """Where, in words."""
+        """The place of the fault, in words."""
         core = None
         if self.workload:
             core = "DRAM" if self.workload.core == DRAM else str(self.workload)
@@ -46,4 +46,4 @@ class Fault:
 
 
 Rule = Callable[[Schedule], Iterator[Fault]]
-"""What must hold of a schedule: the faults are those parts of which it does not."""
+"""A rule of schedules: it yields the faults of the parts that break it."""

@@ -23,7 +23,7 @@ class Record(NamedTuple):
 
 
 class Key(NamedTuple):
-    """What a key says. ``unit`` is empty where there is none."""
+    """The description of a key. ``unit`` is empty where there is none."""
 
     unit: str
     meaning: str
@@ -127,7 +127,7 @@ KEYS: dict[str, Key] = {
 
 
 def meaning(record: str, key: str) -> Key:
-    """Return what a key says in a record. Raises KeyError for a key that nobody has described."""
+    """Return the description of a record's key. Raise KeyError for a key without one."""
     return KEYS[f"{record}.{key}"] if f"{record}.{key}" in KEYS else KEYS[key]
 
 

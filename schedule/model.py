@@ -36,7 +36,9 @@ class Delivery(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where a transfer goes. ``workload`` None: to DRAM. ``layer``: the one that reads it, where the file says so."""
+    """The destination of a transfer: a ``workload``, or None for DRAM.
+
+    ``layer``: the layer that reads it, where the file says so."""
 
     workload: WorkloadId | None
     layer: str | None
@@ -96,13 +98,13 @@ class Tensor:
 
     @property
     def key(self) -> object:
-        """What the tensor is known by in the snapshots of one core."""
+        """The tensor's identity in the snapshots of one core."""
         return self.kind, self.layer, self.box, self.transfers, self.reader, self.tensor_id
 
 
 @dataclass(frozen=True)
 class Ifmap:
-    """What a workload reads of a feature map.
+    """The part of a feature map that a workload reads.
 
     ``last_producer``: the highest workload that makes some of it, where the file says so."""
 
@@ -159,7 +161,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a core computes without a pause: ``box`` of the ofmap of ``layer``."""
+    """A workload, which a core computes without a pause: ``box`` of the ofmap of ``layer``."""
 
     id: WorkloadId
     layer: str
@@ -257,7 +259,7 @@ class Schedule:
 
     @cached_property
     def sendings(self) -> frozenset[Delivery]:
-        """Which transfer is sent to which workload, as weights or not."""
+        """The pairs of a transfer and the workload that it is sent to, as weights or not."""
         from_cores = {Delivery(piece.transfer, target.workload, False) for _, piece in self.sent.values()
                       for target in piece.targets if target.workload is not None}
         from_dram = {Delivery(block.transfer, reader.workload, block.is_weight) for block in self.reads
@@ -266,7 +268,7 @@ class Schedule:
 
     @cached_property
     def requests(self) -> frozenset[Delivery]:
-        """Which transfer is listed by which workload, as weights or not."""
+        """The pairs of a transfer and the workload that lists it, as weights or not."""
         return frozenset(Delivery(transfer, workload.id, is_weight) for workload in self.workloads()
                          for is_weight in (False, True) for transfer in workload.listed(is_weight))
 

@@ -22,7 +22,7 @@ Sizes = tuple[int, ...]
 
 
 def faults_of_network(schedule: Schedule, graph: Graph) -> Iterator[Fault]:
-    """Yield what of a schedule is not of the network: names, shapes, what workloads read, layers that are not there."""
+    """Yield where a schedule differs from the network: names, shapes, what workloads read, and missing layers."""
     known = {name: node for node in graph.nodes for name in (*node.outputs, node.name)}
     for layer, workloads in schedule.layers.items():
         if layer not in known:
@@ -80,7 +80,7 @@ def _sizes(shape: Sizes) -> Sizes:
 
 
 def _need(graph: Graph, chain: Sequence[Node], box: Box) -> Box | None:
-    """Return what of the layer's ifmap the elements of ``box`` need; None where an operator says nothing of it."""
+    """Return the box of the layer's ifmap that the elements of ``box`` need; None if an operator's is not known."""
     need: Box | None = box
     for node in reversed(chain):
         need = _inputs(graph, node, need) if need is not None else None

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from weft.schedule.records import Coordinate, Corner, Count, Cycles, Id, Ids, Name, Ranged, Record, Side, check_range
 
 DRAM_ID = 0
-"""What stands for DRAM where another core's number would."""
+"""The word for DRAM in place of another core's number."""
 
 
 class Channels(Record, kw_only=True):
@@ -28,7 +28,7 @@ class Channels(Record, kw_only=True):
 
 
 class Reader(Record, kw_only=True, tag_field="type", tag="core"):
-    """Who reads a block of DRAM."""
+    """A reader of a block of DRAM."""
 
     id: Id
     workload_id: Id
@@ -79,14 +79,14 @@ class WeightOut(Channels, kw_only=True, tag_field="type", tag="weight"):
 
 
 class Dram(Record, kw_only=True, rename={"into": "in"}):
-    """What goes into DRAM, and what comes out of it."""
+    """The traffic into DRAM and out of it."""
 
     into: tuple[DramIn, ...]
     out: tuple[FmapOut | WeightOut, ...]
 
 
 class Ifmap(Ranged, kw_only=True):
-    """What a workload reads of its layer's ifmap."""
+    """The part of its layer's ifmap that a workload reads."""
 
     max_workload_id: Id
     transfer_id: Ids
@@ -107,7 +107,7 @@ class Ofmap(Ranged, kw_only=True):
 
 
 class IfmapSource(Ranged, kw_only=True):
-    """Where a part of an ifmap comes from: its range in the ofmap of ``layer_name``; ``channel`` in the ifmap."""
+    """The source of a part of an ifmap: its range in the ofmap of ``layer_name``; ``channel`` in the ifmap."""
 
     channel: tuple[Coordinate, Coordinate]
     id: Id
@@ -125,7 +125,7 @@ class IfmapSource(Ranged, kw_only=True):
 
 
 class WeightSource(Channels, kw_only=True):
-    """Where weights come from."""
+    """The source of weights."""
 
     id: Literal[0]
     size: Count

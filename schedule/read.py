@@ -71,6 +71,6 @@ def _check_cores(cores: dict[str, Any]) -> None:
 
 
 def _name(core: str, number: int, entry: Any) -> str:
-    """Return what messages call a workload: by its number, else by its place in the list."""
+    """Return a workload's name for messages: its number, else its place in the list."""
     found = entry.get("workload_id") if isinstance(entry, dict) else None
     return f"core {core}, workload {found if isinstance(found, int) else f'at place {number}'}"

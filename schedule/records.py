@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the records of both dialects are made of: numbers with their limits, ranges, and messages that say where.
+"""Parts of the records of both dialects: numbers with their limits, ranges, and messages that name the place.
 
 A record is an object of the file in which no other keys may stand. Numbers are bounded, so that sums of them stay
 small: no coordinate beyond 2**20, no volume beyond 2**80.
@@ -74,7 +74,7 @@ def converted(values: Any, kind: type[T], where: str) -> T:
 
 
 def _in_words(text: str, value: Any, kind: Any, path: str) -> tuple[str, str]:
-    """Return what was found and what is allowed, of the library's message about ``value``."""
+    """Return (found, allowed) from the library's message about ``value``."""
     if match := _FIELD.search(text):
         return ("no such key" if "missing" in text else f"an unknown key {match[1]}"), _keys(kind, path)
     if text.startswith("Invalid enum value"):

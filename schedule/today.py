@@ -18,7 +18,7 @@ Few = tuple[Coordinate, Coordinate]
 
 
 class Reader(Record, kw_only=True, tag_field="type", tag="core"):
-    """Who reads a block of DRAM."""
+    """A reader of a block of DRAM."""
 
     core_id: Id
     layer_name: Name
@@ -59,7 +59,7 @@ class DramOut(Ranged, kw_only=True):
 
 
 class Dram(Record, kw_only=True, rename={"into": "in"}):
-    """What goes into DRAM, and what comes out of it."""
+    """The traffic into DRAM and out of it."""
 
     into: tuple[DramIn, ...]
     out: tuple[DramOut, ...]
@@ -91,7 +91,7 @@ class Ofmap(Ranged, kw_only=True):
 
 
 class Source(Ranged, kw_only=True):
-    """Where a part of a tensor comes from; its range within the tensor."""
+    """The source of a part of a tensor, and its range within the tensor."""
 
     core_id: Annotated[int, Meta(ge=-1, le=1 << 31)]
     layer_name: Name | UnsetType = UNSET

@@ -56,7 +56,9 @@ BYTE_PRESETS = ("arty_int8", "pynq_int8", "ultra96_int8", "zcu104_int8", "ecpix5
 CORES_PRESETS = ("ecpix5_2x4", "arty100_3x8", "pynq_3x8", "zcu104_4x16", "zcu104_int8_4x24")
 """Machines of several cores: an image a core, and cycles those that an image takes on average. Where they are asked
 for."""
-ALL_PRESETS = (*PRESETS, *BYTE_PRESETS, *CORES_PRESETS)
+TABLE_PRESETS = ("pynq_lut", "arty100_lut", "ecpix5_4_lut")
+"""Presets with lookup tables beside their twins without. Where they are asked for."""
+ALL_PRESETS = (*PRESETS, *BYTE_PRESETS, *CORES_PRESETS, *TABLE_PRESETS)
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def measure(name: str, path: Path, preset: str, *, on_rtl: bool, latency: int = 
 
 
 def largest_loss(where: dict[str, Any]) -> str:
-    """Return what the array waited for longest, and the layer that waited most for it, in percent of all cycles."""
+    """Return the longest cause of the array's waiting and the layer that waited most, in percent of all cycles."""
     waits = {**where["waits"], "tail": where["tail"]}
     cause = max(waits, key=lambda name: waits[name])
     said = f"{cause.replace('_', ' ')} {waits[cause] / where['cycles']:.1%}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a board takes from end to end: the real driver, models of its links, and the machine's estimated cycles.
+"""Measure an image on a board from end to end: the real driver, models of its links, the machine's estimated cycles.
 
     python scripts/bench_links.py MODEL.tmodel --board ecpix5 [--images N] [--read-back]
 

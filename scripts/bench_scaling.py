@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the utilisation of ResNet-20 depends on the machine: array size, local memory, DRAM latency, width of the bus.
+"""Measure how ResNet-20's utilisation depends on array size, local memory, DRAM latency and width of the bus.
 
     python scripts/bench_scaling.py [--confirm]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How close the units come to what is physically possible: cycles counted in RTL.
+"""Measure in RTL how close the units come to the cycles that are physically possible.
 
     python scripts/bench_units.py [--quick]        # quick: without the 32-lane machines
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.boards import BOARDS, Board, routing
-from weft.boards.board import Memory, OnChip
+from weft.boards.board import OPENXC7, Memory, OnChip
 from weft.boards.shell.families import bitstream
-from weft.boards.shell.generate import TOOLCHAINS
 from weft.boards.shell.machine import windows
 from weft.boards.shell.soc import named
 from weft.boards.vivado.zynq import KINDS
@@ -25,7 +24,7 @@ FOLDER, DATA, BUILT = ROOT / "docs" / "boards", ROOT / "docs" / "data" / "boards
 GROUPS = {"clk25": "oscillator, 25 MHz", "clk27": "oscillator, 27 MHz", "clk100": "oscillator, 100 MHz",
           "serial": "UART", "sdram_clock": "SDRAM, clock", "sdram": "SDRAM", "ddram": "DDR3",
           "eth_clocks": "Ethernet, clocks", "eth": "Ethernet"}
-"""What a shell takes of a platform: LiteX's name -> the reader's."""
+"""The parts of a platform that a shell uses: LiteX's name -> the reader's."""
 
 OPEN = """\
     weft board build {key}                  # build/boards/{key}/{bitstream}
@@ -50,6 +49,26 @@ On the board, as root, with {key}.bit and {key}.hwh:
     insmod u-dma-buf.ko udmabuf0=67108864
     weft run MODEL.tmodel --on "mmio:{key}?registers={registers:#x}" --input x.npz
 """
+OPENXC7_SHELL = """
+Without Vivado, with openXC7 installed, and CHIPDB and PRJXRAY_DB_DIR set to its databases:
+
+    weft board build {key} --toolchain openxc7 --dry-run
+    weft board build {key} --toolchain openxc7
+    weft board flash {key}
+"""
+OPENXC7_ZYNQ = """
+Without Vivado, with openXC7 installed, and CHIPDB and PRJXRAY_DB_DIR set to its databases:
+
+    weft board build {key} --toolchain openxc7 --dry-run
+    weft board build {key} --toolchain openxc7
+
+On the board, as root, with {key}.bit; there is no .hwh, so the clock is set by hand:
+
+    python3 -c 'from pynq import Bitstream, Clocks; Bitstream("{key}.bit").download(); Clocks.fclk0_mhz = {mhz:g}'
+"""
+BY_OPENXC7 = ("Of openXC7 nothing was run but LiteX and yosys: nextpnr-xilinx, fasm2frames and xc7frames2bit were "
+              "stand-ins, so neither its clock nor its bits were seen.")
+PURPOSE = "This page has the facts of this board's build, the commands up to a first run, and what was tested."
 SILICON = "Nothing of it ran on silicon."
 BY_OPEN = "Exercised: the bitstream, made by open tools, every clock met; the shell's inputs are all driven; "
 NOT_MADE = "No bitstream of it was made yet. Exercised: the shell's inputs are all driven; "
@@ -82,7 +101,7 @@ def pages() -> dict[Path, str]:
 
 def page(board: Board) -> str:
     """Return the page of a board."""
-    arch, lines = Arch.load(board.arch), [f"# {board.name}", ""]
+    arch, lines = Arch.load(board.arch), [f"# {board.name}", "", PURPOSE, ""]
     facts = {"machine": f"`{board.arch}`: {arch.array_size} lanes", "chip": board.chip, **surroundings(board),
              "place and route": "; ".join(f"`{name}` {routing(name)}" for name in (board.arch, *board.others)),
              "plug in": board.plug, **measured(board)}
@@ -90,8 +109,11 @@ def page(board: Board) -> str:
     registers = KINDS[board.processor.kind].registers if board.processor else 0
     commands = ZYNQ if board.processor else OPEN if board.built == "bitstream" else SHELL
     lines += [commands.format(key=board.key, registers=registers, bitstream=bitstream(board, Path()).name,
-                              variants=variants(board)),
-              exercised(board)]
+                              variants=variants(board))]
+    if OPENXC7 in board.toolchains:
+        lines += [(OPENXC7_ZYNQ if board.processor else OPENXC7_SHELL).lstrip("\n").format(
+            key=board.key, mhz=board.clock_hz / 1e6)]
+    lines += [exercised(board)]
     if board.shell:
         lines += ["", "| signals | pins |", "|---|---|", *(f"| {name} | {of} |" for name, of in pins(board))]
     return "\n".join(lines).rstrip() + "\n"
@@ -106,13 +128,13 @@ def variants(board: Board) -> str:
 def exercised(board: Board) -> str:
     """Return in words how a board was tried."""
     if board.family == "xc7":
-        return BY_VIVADO
+        return BY_VIVADO + (f" {BY_OPENXC7}" if OPENXC7 in board.toolchains else "")
     made = BY_OPEN if board.key in reports() else NOT_MADE
     return made + (START if board.shell and isinstance(board.shell.memory, Memory) else ON_CHIP) + SILICON
 
 
 def surroundings(board: Board) -> dict[str, str]:
-    """Return what is around the machine on a board: what -> text."""
+    """Return descriptions of what is around the machine on a board, by subject."""
     if board.shell is None:
         assert board.processor is not None
         return {"memory": f"{board.processor.memory_bytes >> 20} MiB of the processors, through their HP ports",
@@ -132,7 +154,7 @@ def memory(board: Board) -> str:
 
 
 def measured(board: Board) -> dict[str, str]:
-    """Return what was measured of a board's bitstream: what -> text."""
+    """Return measured properties of a board's bitstream, by subject."""
     found = reports().get(board.key)
     if found is None:
         return {}
@@ -145,7 +167,7 @@ def measured(board: Board) -> dict[str, str]:
 def pins(board: Board) -> Iterator[tuple[str, str]]:
     """Yield name and pins of what the shell takes of the board, as the platform library has them."""
     assert board.shell is not None
-    platform = named(board.shell.platform)(toolchain=TOOLCHAINS[board.family], **board.shell.platform_options)
+    platform = named(board.shell.platform)(toolchain=board.toolchains[0], **board.shell.platform_options)
     resources = {resource[0]: resource[2:] for resource in reversed(platform.constraint_manager.available)
                  if resource[1] == 0}
     for group, meaning in GROUPS.items():

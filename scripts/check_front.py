@@ -43,7 +43,7 @@ Pairs = dict[str, tuple[int, int]]
 
 def checked(machine: dict[str, Any], family: str, latency: int, model: Path, given: dict[str, np.ndarray] | None,
             host_fallback: bool) -> Pairs:
-    """Return what was predicted and found for one machine. Raise AssertionError if RTL and golden differ."""
+    """Return the predicted and measured numbers of one machine. Raise AssertionError if RTL and golden differ."""
     arch = Arch.from_dict(machine["arch"])
     report = compile_model(model, arch, FOLDER, calibration=given, host_fallback=host_fallback)
     inputs = given or random_inputs(read_model(model))

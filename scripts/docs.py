@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what is generated in docs/: the tables between markers, the pages of the blocks, those of the boards.
+"""Write the generated parts of docs/: tables between markers, pages of the blocks, pages of the boards.
 
     python scripts/docs.py [--check] [--measured]
 

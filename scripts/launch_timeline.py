@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who works when while images are launched ahead, and what the driver costs for each of them.
+"""Draw which thread works when while images are launched ahead, and measure the driver's cost for each image.
 
     python scripts/launch_timeline.py
 

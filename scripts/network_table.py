@@ -67,7 +67,7 @@ def boxes_of(output: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Case:
-    """How a network is tried.
+    """The trial of a network.
 
     ``inputs``: names in the .npz -> the network's own. ``answer``: what the task reads from the first output."""
 

@@ -50,7 +50,7 @@ def workers(count: int, scheduler: str | None, keys: tuple[Path, ...]) -> Iterat
 
 
 def save(folder: Path, job: Job, failures: list[str]) -> None:
-    """Write what failed of a job to a file of its own."""
+    """Write a job's failure to a file of its own."""
     name = f"{job.name} {job.seeds.start}".replace(" ", "_")
     write_text(folder / "failures" / f"{name}.txt", f"soak: {job.name}, {job.seeds}\n\n" + "\n\n".join(failures) + "\n",
                FAILURE)

@@ -38,7 +38,7 @@ MODELS = ROOT.parent / "shared" / "models"
 BUILD = ROOT / "build" / "today"
 WEFT = ROOT / ".venv" / "bin" / "weft"
 MOST_SECONDS, MOST_BYTES = 3.0, 1 << 30
-"""What ``weft inspect`` may take: CPU seconds, bytes of memory."""
+"""The limits of ``weft inspect``: CPU seconds, bytes of memory."""
 
 SILENCE, LOUD = 0.05, 0.3
 """Factors of a recording that calibrate beside it, for speakers who are farther away."""
@@ -48,7 +48,7 @@ BIN = 1 / 48
 
 Feed = dict[str, np.ndarray]
 Measures = dict[str, tuple[float, float, bool]]
-"""What is measured -> its value, its bar, and whether it may not be above the bar (else not below)."""
+"""Quantity -> its value, its bar, and whether it may not be above the bar (else not below)."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def _judged(value: float, bar: float, below: bool) -> dict[str, object]:
 
 
 def inspected() -> bool:
-    """Print what ``weft inspect`` takes of every file; return whether all are within the bars."""
+    """Print the time and memory of ``weft inspect`` for every file; return whether all are within the bars."""
     fine = True
     for path in sorted(entry for entry in MODELS.rglob("*") if entry.suffix in (".onnx", ".tflite")):
         line = next((case.line.split() for name, case in CASES.items() if name == path.name), [])

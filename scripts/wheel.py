@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build the wheel, with the estimator's machine code for any processor in it: a first estimate need not compile.
 
+Beside it ``weft-runtime`` is built (runtime_wheel.py).
+
     python scripts/wheel.py [--folder DIR]
 
 The machine code is of this Python and this numba; elsewhere the estimator compiles it once, as in a checkout.
@@ -16,6 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
+import runtime_wheel
 import typer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +57,7 @@ def build(source: Path, folder: Path) -> Path:
         prebuild(copy, Path(work) / "cache")
         subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder),
                         str(copy)], check=True)
-    return max(folder.glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    return max(folder.glob("weft_accelerator-*.whl"), key=lambda path: path.stat().st_mtime)
 
 
 def prebuild(source: Path, cache: Path) -> None:
@@ -72,6 +75,7 @@ def main(folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="W
     """Build the wheel of this checkout."""
     folder.mkdir(parents=True, exist_ok=True)
     print(build(ROOT, folder))
+    print(runtime_wheel.build(folder))
 
 
 if __name__ == "__main__":

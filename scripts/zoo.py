@@ -110,7 +110,7 @@ def collect(zoo: Zoo, names: dict[str, Path | None], machines: Sequence[str], *,
 
 
 def broken_off(file: Path, commit: str, *, on_rtl: bool) -> Zoo:
-    """Return what an earlier run left there, if it measured the same sources and not less."""
+    """Return the results of an earlier run, if it measured the same sources and not less."""
     found = json.loads(file.read_text()) if file.is_file() else {}
     if not unchanged(found.get("commit", UNKNOWN), commit):
         return Zoo()

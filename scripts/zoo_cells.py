@@ -50,7 +50,7 @@ class Found(NamedTuple):
     """The result of a network on a machine; ``signal_to_noise`` in decibels, None if no output has an error."""
 
     cycles: int
-    """Of an image; of several cores that work on one each, on average."""
+    """Cycles of an image; on average if several cores work on one each."""
     macs: int
     """The multiply-accumulates of the network as drawn."""
     done_macs: int
@@ -66,7 +66,7 @@ class Family:
         self._known: dict[Hashable, Any] = {}
 
     def found(self, arch: Arch) -> Found:
-        """Return what compiler and estimator find for this machine. Raise WeftError if the network is refused."""
+        """Return the results of compiler and estimator for this machine. Raise WeftError if the network is refused."""
         parts, signal_to_noise = self._constants(arch)
         for products in parts:
             check_room(len(products[Consts].vectors), arch)
@@ -91,7 +91,7 @@ class Family:
         return self._once((roomy, *(products[Layers].text() for products in layers)), made)
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what ``make`` returned when it was first called for this key."""
+        """Return the value that ``make`` returned at its first call for this key."""
         if key not in self._known:
             self._known[key] = make()
         found: T = self._known[key]
@@ -153,7 +153,7 @@ def _row(name: str, path: Path, preset: str, found: Found, on_rtl: bool) -> Row:
 
 
 def _taken(arch: Arch, preset: str) -> Row:
-    """Return what a machine takes of the board's chip, beside the rest of the board.
+    """Return the resources of the board's chip that a machine takes, beside the rest of the board.
 
     It is empty if resources of such machines are not known."""
     board = board_of(preset)

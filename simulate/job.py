@@ -70,6 +70,8 @@ class Job:
     """The cycles of the whole simulation after which it counts as hung."""
     seed: int = 0
     """The seed of the memories' random stalls and latencies."""
+    start_cycles: int = 0
+    """The cycles, beside a few of register accesses, for which the machine rests after reset."""
 
 
 @dataclass(frozen=True, kw_only=True)

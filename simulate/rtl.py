@@ -127,6 +127,7 @@ def run_groups_on_rtl(
     controller: str = "",
     bases: Mapping[str, int] | None = None,
     seed: int = 0,
+    start_cycles: int = 0,
     cycle_limit: int = CYCLE_LIMIT,
     timeout_seconds: float = TIMEOUT_SECONDS,
     directory: Path | None = None,
@@ -140,13 +141,14 @@ def run_groups_on_rtl(
     A group has a program for each core, from core 0 on, which start in the same cycle; all their results are returned.
     ``controller``: the Verilog of a board's memory controller that decides when memories answer; ``bases``: where each
     of them begins in the board's. ``memories``: without a controller, for each group, the behaviour of all three
-    memories, or of some by name. ``directory`` keeps log, job and waveforms (``trace``); without it they are kept only
-    if the run fails. ``trace_operations`` fills these of the results, ``samples`` those of core 0. A machine that stops
-    with an error has run: the result says so. Raise SimulationError if it hangs or breaks an AXI rule."""
+    memories, or of some by name. ``start_cycles``: for how long the machine rests after reset. ``directory`` keeps log,
+    job and waveforms (``trace``); without it they are kept only if the run fails. ``trace_operations`` fills these of
+    the results, ``samples`` those of core 0. A machine that stops with an error has run: the result says so. Raise
+    SimulationError if it hangs or breaks an AXI rule."""
     simulation = build_rtl(arch, controller=controller, trace=trace, stage=stage)
     if stage:
         stage("simulating")
-    job = Job(programs=(), cycle_limit=cycle_limit, seed=seed)
+    job = Job(programs=(), cycle_limit=cycle_limit, seed=seed, start_cycles=start_cycles)
     given = memories or [MemorySettings()] * len(groups)
     run = partial(_run_in, arch=arch, simulation=simulation, groups=groups, drams=(dram0, dram1), memories=given,
                   job=job, timeout_seconds=timeout_seconds, trace=trace, trace_operations=trace_operations,

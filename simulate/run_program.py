@@ -195,6 +195,8 @@ async def run_programs(dut: Any) -> None:
     bus = AxiLite(dut)
     await _reset(dut, job)
     await _check_identity(bus)
+    if job["start_cycles"]:
+        await ClockCycles(dut.clk, job["start_cycles"])
     results: list[list[dict[str, Any]]] = []
     for program in job["programs"]:
         if results and program["reset"]:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every room needs and none owns: errors in four parts, files read and written with care, caches, packages."""
+"""Helpers that every room needs: errors in four parts, files read and written with care, caches, packages."""

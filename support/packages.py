@@ -15,6 +15,10 @@ from weft.support.sources import CHECKOUT, is_checkout
 
 DISTRIBUTION = "weft-accelerator"
 """Name of the wheel. On the index ``weft`` is another project; the import and the command are called ``weft``."""
+RUNTIME = "weft-runtime"
+"""Name of the wheel that runs models alone (scripts/runtime_wheel.py)."""
+HOST = "host"
+"""The extra of RUNTIME for models of which the host runs a part; DISTRIBUTION needs its packages for every use."""
 BASE = ""
 """The packages that every use needs, beside the extras."""
 NEEDED = re.compile(r"([A-Za-z0-9._-]+)\s*([=<>!~][^;]*)")
@@ -33,7 +37,7 @@ def requirements() -> dict[str, list[Requirement]]:
         texts = {BASE: project["dependencies"], **project["optional-dependencies"]}
     else:
         texts = {BASE: []}
-        for line in metadata.requires(DISTRIBUTION) or ():
+        for line in metadata.requires(_distribution()) or ():
             extra = EXTRA.search(line)
             texts.setdefault(extra[1] if extra else BASE, []).append(line)
     return {extra: [(match[1], match[2].strip()) for text in lines if (match := NEEDED.match(text))]
@@ -50,14 +54,17 @@ def installed(package: str) -> str | None:
 
 def lacking(extra: str) -> list[Requirement]:
     """Return the packages of an extra that are not installed in a version that serves."""
-    return [(package, versions) for package, versions in requirements()[extra] if not _serves(package, versions)]
+    needed = requirements().get(extra, [])
+    return [(package, versions) for package, versions in needed if not _serves(package, versions)]
 
 
 def _serves(package: str, versions: str) -> bool:
-    """Return whether the installed version of a package is one of ``versions``."""
-    from packaging.specifiers import SpecifierSet  # loading it takes 10 ms
-
+    """Return whether the installed version of a package is one of ``versions``; any serves beside RUNTIME."""
     found = installed(package)
+    try:
+        from packaging.specifiers import SpecifierSet  # loading it takes 10 ms
+    except ModuleNotFoundError:
+        return found is not None
     return found is not None and SpecifierSet(versions).contains(found, prereleases=True)
 
 
@@ -65,7 +72,7 @@ def pip_install(extra: str) -> str:
     """Return the pip command that installs the packages that ``extra`` lacks, in a clone as beside a wheel.
 
     The packages are named one by one, because the project is on no index: its name there may be somebody else's."""
-    wanted = lacking(extra) or requirements()[extra]
+    wanted = lacking(extra) or requirements().get(extra, [])
     return " ".join([shlex.quote(sys.executable), "-m pip install",
                      *(shlex.quote(name + versions) for name, versions in wanted)])
 
@@ -73,7 +80,12 @@ def pip_install(extra: str) -> str:
 def version() -> str:
     """Return the version of the project: that of the checkout that runs, else of the installed wheel."""
     project = _project()
-    return str(project["version"]) if project is not None else metadata.version(DISTRIBUTION)
+    return str(project["version"]) if project is not None else metadata.version(_distribution())
+
+
+def _distribution() -> str:
+    """Return the name of the installed wheel."""
+    return RUNTIME if installed(DISTRIBUTION) is None and installed(RUNTIME) is not None else DISTRIBUTION
 
 
 def _project() -> dict | None:

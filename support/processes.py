@@ -17,7 +17,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """A worker is one thread: there is one for each core."""
 
 Setup = Callable[[], object]
-"""What a process does first: a function of a module, perhaps with its arguments (functools.partial)."""
+"""The first call in a process: a function of a module, perhaps with its arguments (functools.partial)."""
 
 
 class Here(Executor):

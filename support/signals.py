@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How good numbers are beside others."""
+"""Measures of how close numbers are to others: signal to noise."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the elements of a user's array lie in memory: orders, strides, and vectors.
+"""The addresses of a user's array's elements in memory: orders, strides, and vectors.
 
 In memory a tensor is channel tiles x height x width vectors; lanes beyond the last channel must hold the real 0."""
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.support.errors import WeftError
 from weft.support.files import reason
+from weft.support.packages import HOST, need_package
 from weft.tmodel.checks import host_model
 from weft.tmodel.errors import refuse
 from weft.tmodel.model_set import COMPILE_AGAIN
@@ -52,6 +53,8 @@ class HostPart:
 
         ``owner`` names the model in errors. Raise WeftError if the ONNX model is not what the file says, needs more
         work than a host may be asked for, or does not run."""
+        for package in ("onnx", "onnxruntime"):
+            need_package(f"host part of model {owner}", package, HOST)
         from weft.tmodel.onnx_engine import runner_of  # onnxruntime is needed only here
         from weft.tmodel.onnx_runnable import check_bytes
 

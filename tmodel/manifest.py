@@ -99,8 +99,9 @@ class TModel:
     instruction_layers: np.ndarray | None = None
     """[instructions]: indices into ``layers``."""
     window_bytes: int | None = None
-    """Of a program for several cores, from one core's window of DRAM0 to the next; None where the file does not say
-    it."""
+    """Bytes from one core's window of DRAM0 to the next, in a program for several cores.
+
+    None where the file does not say it."""
     others: tuple[CoreProgram, ...] = ()
     """The programs of the cores behind core 0 that work on the same image."""
 

@@ -40,7 +40,7 @@ Ports = dict[str, tuple[np.dtype, Shape]]
 
 @dataclass(frozen=True)
 class Runnable:
-    """What is known of a model before it runs: its inputs, its outputs, and the most steps that it takes.
+    """A model's properties before it runs: its inputs, its outputs, and the most steps that it takes.
 
     If values decide how often a loop runs, one iteration counts."""
 
@@ -50,7 +50,7 @@ class Runnable:
 
 
 def check_runnable(model: onnx.ModelProto) -> Runnable:
-    """Return what is known of a model whose sizes and work are bounded. Raise WeftError for any other.
+    """Return the sizes and types of a model whose sizes and work are bounded. Raise WeftError for any other.
 
     Sizes are inferred from those of its inputs; what the file says of other tensors is not believed."""
     check_content(model, None)
@@ -59,7 +59,7 @@ def check_runnable(model: onnx.ModelProto) -> Runnable:
 
 
 def _check_graph(model: onnx.ModelProto) -> Runnable:
-    """Return what is known of a model, or of a graph within one, that onnx's checker has accepted."""
+    """Return the sizes and types of a model, or of a graph within one, that onnx's checker has accepted."""
     check_names(model.graph)
     check_opset(model)
     if model.functions:
@@ -85,7 +85,7 @@ def _check_graph(model: onnx.ModelProto) -> Runnable:
 
 @functools.lru_cache(maxsize=16)
 def check_bytes(content: bytes) -> Runnable:
-    """Return what is known of a model in bytes. Raise WeftError if it is no model or not bounded."""
+    """Return the sizes and types of a model given as bytes. Raise WeftError if it is no model or not bounded."""
     try:
         return check_runnable(onnx.ModelProto.FromString(content))
     except WeftError:

@@ -20,7 +20,7 @@ Shape3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Packing:
-    """How an image of ``source`` [channels, height, width] is packed into one of ``size`` (height, width).
+    """The packing of an image of ``source`` [channels, height, width] into one of ``size`` (height, width).
 
     ``window`` tells which pixels lie in one packed pixel: channel number tap * channels + c is channel c of the pixel
     that the tap reads, taps row by row. Pixels outside the image are zero."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a tensor encodes real numbers: at a binary point, or in bytes with a scale and a zero point."""
+"""The encoding of real numbers in a tensor: at a binary point, or in bytes with a scale and a zero point."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class ConstEntry(Keys):
 
 
 class PackingEntry(Keys):
-    """How the host packs an input: the image before (``source``) and after, and the window that is packed."""
+    """The host's packing of an input: the image before (``source``) and after, and the window that is packed."""
 
     source: Shape3
     size: Pair
@@ -117,7 +117,7 @@ class CoreEntry(Keys):
 
 
 class CoresEntry(Keys):
-    """How several cores share the work.
+    """The sharing of work between several cores.
 
     ``batch``: each core runs the whole program, on an image of its own, in a window of DRAM0 of its own. From one
     core's window to the next are ``window_bytes``. All share what lies in DRAM1, and none writes it. ``split``: all

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a kernel walks over an image: the arithmetic that convolutions, pools, scheduler and passes share."""
+"""Windows over images: the arithmetic of kernels that convolutions, pools, scheduler and passes share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel walks over an image: output pixel y reads inputs y * stride - pad + k * dilation, k < kernel.
+    """The window of a kernel over an image: output pixel y reads inputs y * stride - pad + k * dilation, k < kernel.
 
     Pairs are (height, width); ``pads`` counts pixels above and left, what overhangs below and right is clipped."""
 

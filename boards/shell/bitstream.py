@@ -24,39 +24,44 @@ from weft.boards.shell.machine import WORD_BITS
 from weft.hw.contract.arch import Arch
 from weft.hw.flow import synthesis
 from weft.hw.flow.cells import count_cells
+from weft.hw.flow.parts import block_rams
 from weft.support.errors import WeftError, explain
 from weft.support.packages import need_package
 
-KEPT = ("shell.json", "shell.v", "weft.tarch")
-"""The files of the working folder that are kept, beside the bitstream, its report and its constraints."""
+KEPT = ("shell.v", "weft.tarch")
+"""The files of the working folder that are kept, beside the bitstream, its report, constraints and description."""
+KINDS = {False: ("generate", "shell.json"), True: ("standalone", "soc.json")}
+"""Standalone or not -> the module that writes the shell, and its description."""
 PACKAGES = {"litex": "the shell", "litedram": "the memory controller"}
 
 
 def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = None, seeds: Sequence[int] = (1, 2, 3, 4),
-          tell: Tell = lambda stage: None) -> dict[str, Any]:
-    """Build the bitstream in ``folder`` and return its report.
+          tell: Tell = lambda stage: None, family: Family | None = None, standalone: bool = False) -> dict[str, Any]:
+    """Build the bitstream in ``folder`` and return its report. ``family``: other tools than the usual ones.
 
     It has ``fmax_mhz``, ``mhz_asked``, counts, ``seed``, ``sha256`` and all else in ``report.json``. Equal inputs give
-    equal bytes. The first of ``seeds`` that meets every clock is taken. Raise WeftError if none does, if the board has
+    equal bytes. The first of ``seeds`` that meets every clock is taken. ``standalone``: with a processor in place
+    of the host link. Raise WeftError if none does, if the board has
     no shell, if a tool is missing, and if ``folder`` holds files that no build left; it is then unchanged."""
-    board = prepared(board, clock_hz)
+    board = at(board, clock_hz) if family else prepared(board, clock_hz)
     check_ports(board, arch)
-    family = FAMILIES[board.family]
+    family = family or FAMILIES[board.family]
     need_packages(family)
     began, work = time.monotonic(), begin(folder)
     tell("the shell")
     (work / "weft.tarch").write_text(json.dumps(arch.to_dict(), indent=2) + "\n")
-    generate(board, work)
+    generate(board, work, family.toolchain, standalone)
     tell("synthesis, some minutes")
-    synthesis.synthesize_shell(work, MACHINE, SHELL, arch.number.width, board.family)
-    seed, report = first_in_time(board, work, seeds, tell)
+    synthesis.synthesize_shell(work, MACHINE, SHELL, arch.number.width, board.family, arch.packing)
+    seed, report = first_in_time(board, work, seeds, tell, family)
     tell("packing")
     family.pack(work, family.chips[board.chip])
     bits = (work / f"{SHELL}.{family.results[0]}").read_bytes()
-    found = {**summary(board, report, seed), **counts(work, board.family),
+    found = {**summary(board, report, seed), "toolchain": family.toolchain or board.toolchains[0],
+             **counts(work, board.family),
              "minutes": round((time.monotonic() - began) / 60, 1), "sha256": hashlib.sha256(bits).hexdigest(),
              "bytes": len(bits)}
-    deliver(work, folder, board, found)
+    deliver(work, folder, board, found, family, standalone)
     return found
 
 
@@ -85,10 +90,11 @@ def check_ports(board: Board, arch: Arch) -> None:
 
 
 def at(board: Board, clock_hz: float | None) -> Board:
-    """Return the board with another clock of its shell."""
-    if clock_hz is None or board.shell is None:
+    """Return the board with another clock of its shell or processors."""
+    if clock_hz is None:
         return board
-    return replace(board, shell=replace(board.shell, clock_hz=clock_hz))
+    return replace(board, shell=board.shell and replace(board.shell, clock_hz=clock_hz),
+                   processor=board.processor and replace(board.processor, clock_hz=clock_hz))
 
 
 def need_packages(family: Family | None = None) -> None:
@@ -97,12 +103,16 @@ def need_packages(family: Family | None = None) -> None:
         need_package(purpose, package, "bitstream")
 
 
-def generate(board: Board, work: Path) -> None:
+def generate_command(board: Board, toolchain: str, standalone: bool = False) -> list[str]:
+    """Return the command that writes the shell's files for a toolchain into the folder that it runs in."""
+    return [sys.executable, "-m", f"weft.boards.shell.{KINDS[standalone][0]}", board.key, ".", "weft.tarch",
+            str(board.clock_hz), toolchain]
+
+
+def generate(board: Board, work: Path, toolchain: str = "", standalone: bool = False) -> None:
     """Write the shell's files, by a process of its own (``generate.py`` says why)."""
-    assert board.shell is not None
     log = work / "shell.log"
-    command = [sys.executable, "-m", "weft.boards.shell.generate", board.key, ".", "weft.tarch",
-               str(board.shell.clock_hz)]
+    command = generate_command(board, toolchain or board.toolchains[0], standalone)
     with log.open("w") as output:
         code = subprocess.run(command, cwd=work, stdout=output, stderr=output, check=False).returncode
     if code:
@@ -110,10 +120,9 @@ def generate(board: Board, work: Path) -> None:
                                 "a shell that LiteX can generate", f"read {log}"))
 
 
-def first_in_time(board: Board, work: Path, seeds: Sequence[int], tell: Tell) -> tuple[int, dict]:
+def first_in_time(board: Board, work: Path, seeds: Sequence[int], tell: Tell, family: Family) -> tuple[int, dict]:
     """Return seed and report of the first run that meets its clocks. Raise WeftError with the best if none does."""
-    assert board.shell is not None
-    family, mhz = FAMILIES[board.family], board.shell.clock_hz / 1e6
+    mhz = board.clock_hz / 1e6
     best: tuple[float, int] = 0.0, 0
     for seed in seeds:
         report = family.place(work, family.chips[board.chip], seed, mhz, partial(_tell_of, tell, seed))
@@ -148,10 +157,9 @@ def reached(report: dict) -> float:
 
 
 def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
-    """Return the report of the bitstream."""
-    assert board.shell is not None
+    """Return a bitstream's clocks and used cells for its report, from nextpnr's ``report``."""
     return {"schema": 1, "board": board.key, "name": board.name, "chip": board.chip, "seed": seed,
-            "mhz_asked": board.shell.clock_hz / 1e6, "fmax_mhz": round(reached(report), 2),
+            "mhz_asked": board.clock_hz / 1e6, "fmax_mhz": round(reached(report), 2),
             "clocks": {name: {"fmax_mhz": round(clock["achieved"], 2), "mhz_asked": clock["constraint"]}
                        for name, clock in report["fmax"].items()},
             "used": {cell: [each["used"], each["available"]] for cell, each in report["utilization"].items()
@@ -159,18 +167,20 @@ def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
 
 
 def counts(work: Path, family: str) -> dict[str, int]:
-    """Return ``lut`` (4-input equivalents), ``ff``, ``dsp``, ``bram`` of shell and machine together."""
+    """Return ``lut`` (of 4 inputs, on Xilinx of 6), ``ff``, ``dsp``, ``bram`` of shell and machine together."""
     stat = json.loads((work / f"{family}.stat").read_text())
     found = count_cells(stat["design"]["num_cells_by_type"], family)
-    return {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": found["bram18"]}
+    return {"lut": found["lut"], "ff": found["ff"], "dsp": found["dsp"], "bram": block_rams(found, family)}
 
 
-def deliver(work: Path, folder: Path, board: Board, report: dict[str, Any]) -> None:
-    """Deliver the result as a whole: bitstream, SVF, report, and the shell's description for the driver."""
-    family = FAMILIES[board.family]
+def deliver(work: Path, folder: Path, board: Board, report: dict[str, Any], family: Family,
+            standalone: bool = False) -> None:
+    """Deliver the result as a whole: bitstream, SVF, report, and the shell's description.
+
+    A Zynq has no description: its driver runs beside the machine."""
     ready = work / READY
     for suffix in family.results:
         (work / f"{SHELL}.{suffix}").rename(ready / f"{board.key}.{suffix}")
-    for file in (*KEPT, *family.kept):
+    for file in (*KEPT, *([KINDS[standalone][1]] if board.shell else []), *family.kept):
         (work / file).rename(ready / file)
     replace_folder(work, folder, report)

@@ -29,7 +29,6 @@ from weft.hw.contract.dram import LiteDram
 
 CONTROLLER = "dram_controller"
 """The name of the module and of its file."""
-TOOLCHAINS = {"ecp5": "trellis", "xc7": "vivado"}
 DATE = re.compile(r"^//.*$", re.MULTILINE)
 ANSWERS = {"aw": ("ready",), "w": ("ready",), "b": ("valid",), "ar": ("ready",), "r": ("valid", "last")}
 """The signals of each channel that the controller drives, without data and responses."""
@@ -40,7 +39,7 @@ ASKED = {"aw": ("valid", "addr", "len", "size", "burst"), "w": ("valid", "last")
 def settings_of(board: Board) -> Any:
     """Return the settings of the board's own PHY on its own pins: widths, phases, latencies."""
     assert board.shell is not None and isinstance(board.shell.memory, Memory)
-    platform = named(board.shell.platform)(toolchain=TOOLCHAINS[board.family], **board.shell.platform_options)
+    platform = named(board.shell.platform)(toolchain=board.toolchains[0], **board.shell.platform_options)
     return phy_of(board.shell.memory, platform, int(board.shell.clock_hz)).settings
 
 

@@ -32,6 +32,8 @@ class Family:
     results: tuple[str, ...]
     place: Callable[[Path, Any, int, float, Tell], dict]
     pack: Callable[[Path, Any], None]
+    toolchain: str = ""
+    """LiteX's name of the tools, where they are not the usual ones of the board."""
 
 
 def place_ecp5(work: Path, chip: ecp5.Chip, seed: int, mhz: float, tell: Tell) -> dict:

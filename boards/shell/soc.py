@@ -15,6 +15,7 @@ On-chip memory lies there in its place, for each master what it uses (``block_me
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,12 +32,18 @@ from weft.boards.shell.block_memory import BlockMemory
 from weft.boards.shell.host_bus import BufferedPhy, Witness
 from weft.boards.shell.machine import MACHINE, Machine, windows
 from weft.boards.shell.narrow import native_port
+from weft.boards.shell.sample_ring import SampleRing
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.host_link import RING_BYTES
 
 REGISTERS_BASE = 0x9000_0000
 """The place of the machine's control registers on the bus: a page, or of several cores a page each and one more."""
 WITNESS_BASE, WITNESS_BYTES = 0x9100_0000, 0x1000
 """The place of the witness on the bus."""
+SAMPLES_BASE = 0x9200_0000
+"""The place of the ring of samples on the bus."""
+SAMPLE_PORT = re.compile(r"m_axis_sample0?_")
+"""The pattern of the sample port whose samples the host gets: the only one, or the first core's."""
 MEMORY_BASE = 0x4000_0000
 """The place of on-chip memory on the bus; LiteX puts DRAM there too."""
 CHANNELS = {"aw": ("addr", "burst", "len", "size", "id"), "w": ("data", "strb", "last"), "b": ("resp", "id"),
@@ -75,14 +82,19 @@ class ShellSoC(SoCMini):
 
     def __init__(self, board: Board, arch: Arch, machine: Machine, platform: Any, crg: Any) -> None:
         assert board.shell is not None
-        super().__init__(platform, int(board.shell.clock_hz), ident=f"weft {board.key}", ident_version=False)
-        self.board, self.crg, memory = board, crg, board.shell.memory
+        super().__init__(platform, int(board.shell.clock_hz), ident=f"weft {board.key}", ident_version=False,
+                         **self.core_options(board))
+        self.board, self.arch, self.crg, memory = board, arch, crg, board.shell.memory
         self.windows = windows(arch, memory.program_bytes) if isinstance(memory, OnChip) else {}
         if isinstance(memory, Memory):
             self.add_memory(memory)
         self.add_links(board)
         self.add_witness()
         self.add_machine(machine)
+
+    def core_options(self, board: Board) -> Mapping[str, Any]:
+        """Return LiteX's options of a processor; none here."""
+        return {}
 
     def add_memory(self, memory: Memory) -> None:
         """Add LiteDRAM without a cache: the host's accesses are few, and the machine's must not wait for a tag."""
@@ -131,7 +143,7 @@ class ShellSoC(SoCMini):
     def add_machine(self, machine: Machine) -> None:
         """Add the machine: its masters on LiteDRAM, its registers on the bus.
 
-        Programs come from memory, samples are not taken."""
+        Programs come from memory. The first core's samples wait in a ring, others are dropped."""
         pins = {"i_clk": ClockSignal("sys"), "i_rst": ResetSignal("sys")}
         for name in machine.masters():
             pins |= self.master_pins(machine, name)
@@ -140,9 +152,19 @@ class ShellSoC(SoCMini):
             pins |= joined(machine, f"s_axil_{channel}", getattr(registers, channel), fields)
         self.bus.add_slave("weft", registers,
                            SoCRegion(origin=REGISTERS_BASE, size=1 << machine.bits("s_axil_awaddr"), cached=False))
+        pins |= self.ring_pins(machine)
         unused = {f"i_{name}": machine.unused(name) for name in machine.ports
                   if machine.is_input(name) and name not in ("clk", "rst") and f"i_{name}" not in pins}
         self.specials += Instance(MACHINE, **pins, **unused)
+
+    def ring_pins(self, machine: Machine) -> dict[str, Any]:
+        """Return the pins of the sample port, connected to a ring; none for a machine without a sampler."""
+        prefix = sample_port(self.arch, machine)
+        if not prefix:
+            return {}
+        self.sample_ring = ring = SampleRing()
+        self.bus.add_slave("samples", ring.bus, SoCRegion(origin=SAMPLES_BASE, size=RING_BYTES, cached=False))
+        return {f"o_{prefix}tdata": ring.data, f"o_{prefix}tvalid": ring.valid, f"i_{prefix}tready": ring.ready}
 
     def master_pins(self, machine: Machine, name: str) -> dict[str, Any]:
         """Return the pins of one of the machine's masters, connected to a memory port."""
@@ -172,6 +194,12 @@ class ShellSoC(SoCMini):
         self.bus.add_slave(f"{name}_memory", memory.bus, SoCRegion(
             origin=MEMORY_BASE + first, size=1 << (last - first - 1).bit_length(), cached=False))
         return memory.port
+
+
+def sample_port(arch: Arch, machine: Machine) -> str:
+    """Return the prefix of the port whose samples the host gets; empty for a machine without a sampler."""
+    found = [match[0] for name in machine.ports if (match := SAMPLE_PORT.match(name))]
+    return found[0] if arch.sampler else ""
 
 
 def joined(machine: Machine, prefix: str, channel: Any, fields: tuple[str, ...]) -> Mapping[str, Any]:

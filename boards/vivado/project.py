@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft.boards.board import Board, Processor
+from weft.boards.board import Board
+from weft.boards.shell import bitstream
 from weft.boards.shell.delivery import READY, begin, deliver
 from weft.boards.shell.machine import MACHINE, Machine
 from weft.boards.vivado import block, zynq
@@ -71,7 +71,7 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     tell("the project")
     (ready / "weft.tarch").write_text(json.dumps(arch.to_dict(), indent=2) + "\n")
     if board.processor is not None:
-        board = replace(board, processor=_at(board.processor, clock_hz))
+        board = bitstream.at(board, clock_hz)
         asked = _zynq(board, arch, project)
     else:
         asked = _shell(board, ready, project, clock_hz)
@@ -80,11 +80,6 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
              "project": PROJECT, "run_with_vivado": False}
     deliver(work, folder, found)
     return found
-
-
-def _at(processor: Processor, clock_hz: float | None) -> Processor:
-    """Return the processor with another clock."""
-    return processor if clock_hz is None else replace(processor, clock_hz=clock_hz)
 
 
 def _zynq(board: Board, arch: Arch, project: Path) -> float:
@@ -110,8 +105,6 @@ def _zynq(board: Board, arch: Arch, project: Path) -> float:
 
 def _shell(board: Board, work: Path, project: Path, clock_hz: float | None) -> float:
     """Write LiteX's project of a board without processors; return the clock in Hz. ``shell.json`` is for the driver."""
-    from weft.boards.shell import bitstream
-
     board = bitstream.at(board, clock_hz)
     assert board.shell is not None
     bitstream.need_packages()

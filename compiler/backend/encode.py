@@ -75,7 +75,7 @@ def machine_code(table: LirTable, layers: np.ndarray, arch: Arch) -> MachineCode
 
 # -- the values of registers -------------------------------------------------------------------------------------------
 class _Need(NamedTuple):
-    """What operations need of registers: the ``operation``, and the ``register`` with its ``value``; arrays."""
+    """Register values that operations need: arrays of the ``operation``, the ``register`` and its ``value``."""
 
     operation: np.ndarray
     register: np.ndarray
@@ -83,7 +83,7 @@ class _Need(NamedTuple):
 
 
 def _needs(table: LirTable, arch: Arch) -> _Need:
-    """Return what all operations need, in program order, and behind them the values after reset."""
+    """Return the register values that all operations need, in program order, and behind them the values after reset."""
     needs = [*_of_walks(table), *_of_settings(table)]
     needs.append(_restored(table.count, arch))
     together = [np.concatenate(column) for column in zip(*needs, strict=True)]
@@ -92,7 +92,7 @@ def _needs(table: LirTable, arch: Arch) -> _Need:
 
 
 def _of_walks(table: LirTable) -> Iterator[_Need]:
-    """Yield what operations need for their rows and pitches; a single row has no pitch."""
+    """Yield the register values of the operations' rows and pitches; a single row has no pitch."""
     for kind, walks in WALKS.items():
         numbers, entry = table.of_kind(kind)
         for register, name in walks.items():
@@ -102,7 +102,9 @@ def _of_walks(table: LirTable) -> Iterator[_Need]:
 
 
 def _of_settings(table: LirTable) -> Iterator[_Need]:
-    """Yield what operations need by their settings; in a loop's body nothing changes, for its header has the same."""
+    """Yield the register values in the operations' settings.
+
+    Instructions in a loop's body need none: the loop's header has the same settings."""
     for kind in (lir.MatMul, lir.DataMove, lir.Simd, lir.SimdLoop):
         numbers, entry = table.of_kind(kind)
         for place in range(max(map(len, table.settings), default=0)):

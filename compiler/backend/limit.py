@@ -17,7 +17,7 @@ from weft.compiler.layers.taps import passes, vectors
 from weft.compiler.lir_table import LirTable
 from weft.compiler.lowering.operators import RELABEL
 from weft.compiler.lowering.windows import image_size, pair, transposed_pads, window_attributes
-from weft.compiler.passes.ways import ways
+from weft.compiler.passes.input_packings import input_packings
 from weft.hw.contract.arch import Arch
 from weft.tmodel.window import Window
 
@@ -66,10 +66,10 @@ def _convolution(graph: Graph, node: Node, arch: Arch, packed: bool) -> int:
         return batch * window.work(result, source) * _tile_pairs(channels, made, group, lanes)
     attributes = window_attributes(node, kernel, size)
     window = Window(kernel, attributes["strides"], attributes["pads"][:2], attributes["dilations"])
-    allowed = ways(window, (channels, *source), result)[:None if packed and group == 1 else 1]
-    joined = min(way.window.work(way.packing.size, result)
-                 * _tile_pairs(way.packing.layout[0], made, group, lanes) for way in allowed)
-    depthwise = Convolution(Var(node.input(0), channels, *source), "", "", group, window, node.output, result, 0)
+    allowed = input_packings(window, (channels, *source), result)[:None if packed and group == 1 else 1]
+    joined = min(entry.window.work(entry.packing.size, result)
+                 * _tile_pairs(entry.packing.layout[0], made, group, lanes) for entry in allowed)
+    depthwise = Convolution(Var(node.input(0), channels, *source), "", "", group, window, result, 0)
     found = passes(depthwise, arch) if arch.depthwise_taps and group == channels == made else []
     if not found:
         return batch * joined

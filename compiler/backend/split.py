@@ -48,7 +48,7 @@ class Cores:
 
 
 ALONE = Cores()
-"""What a network has that is not split."""
+"""The result for a network that is not split."""
 
 
 def split(request: Request, choices: Choices, graph: Graph, layers: Layers, consts: Consts, numbers: Numbers,

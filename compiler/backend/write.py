@@ -179,7 +179,7 @@ def _share_warnings(partition: Partition) -> list[str]:
 
 
 def _schedule_warnings(products: Products) -> list[str]:
-    """Return what of an outside schedule could not be kept as it is."""
+    """Return warnings on an outside schedule: layers that were merged into others, and boxes that were moved."""
     followed, found = products[Cores].followed, []
     if followed is not None and followed.merged:
         found.append(f"schedule: {len(followed.merged)} of its layers are computed within others: "

@@ -6,31 +6,26 @@ no order of partial sums and no instructions."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import (
     Abs,
-    Add,
     Convolution,
+    Core,
+    Elementwise,
     Gate,
     Layer,
-    LayerOperation,
     LeakyRelu,
     Load,
     Lookup,
-    MaxPool,
     Minimum,
     Multiply,
     Product,
-    Relu,
-    Round,
     Save,
-    Scale,
-    ScaleChannels,
     Translate,
     Var,
 )
@@ -115,57 +110,67 @@ class Real:
 
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
         """Run all layers, in order, on ``tensors``."""
-        for number, layer in enumerate(layers):
-            value = np.zeros(0)
-            for operation in layer.operations:
-                value = self.step(number, operation, value, tensors)
+        for layer in layers:
+            value = self._core(layer.core, tensors)
+            if layer.rounding is not None and layer.rounding.relu:
+                value = np.maximum(value, 0)
+            if layer.rounding is not None and layer.translation is not None:
+                value = self._function(layer.translation, value)
+            for add in layer.adds:
+                other = tensors.read(add.input)
+                value = value * other if isinstance(add, Multiply) else value + other
+            if layer.lookup is not None:
+                value = self._function(layer.lookup, value)
+            if layer.elementwise is not None:
+                value = self._elementwise(layer.elementwise, value)
+            if layer.factors is not None:
+                value = value * tensors.read(layer.factors)[:, :, :1]
+            for save in layer.saves:
+                self._save(layer, save, value, tensors)
 
-    def step(self, number: int, operation: LayerOperation, value: np.ndarray, tensors: Tensors) -> np.ndarray:
-        """Return the Temp after an operation of layer ``number``; ``value`` is the Temp before."""
-        match operation:
-            case Convolution():
-                weights, bias = (self.constants[name].astype(np.float64)
-                                 for name in (operation.weights, operation.bias))
-                sums = convolve(tensors.read(operation.input), weights, operation)
-                return sums + bias[:, None, None]
-            case Product():
-                return convolve(tensors.read(operation.input), as_weights(operation, tensors), operation)
-            case Load():
-                return enlarged(tensors.read(operation.input), operation)
-            case Add():
-                return value + tensors.read(operation.input)
-            case Multiply():
-                return value * tensors.read(operation.input)
-            case Lookup() | Translate():
-                function = function_of(operation, self.opset)
-                return function(value.ravel()).reshape(value.shape)
-            case MaxPool():
-                return pool(value, operation.window, operation.size)
+    def _core(self, core: Core, tensors: Tensors) -> np.ndarray:
+        """Return the result of a layer's core."""
+        if isinstance(core, Load):
+            return enlarged(tensors.read(core.input), core)
+        if isinstance(core, Product):
+            return convolve(tensors.read(core.input), as_weights(core, tensors), core)
+        sums = convolve(tensors.read(core.input), self.constants[core.weights].astype(np.float64), core)
+        return sums + self.constants[core.bias].astype(np.float64)[:, None, None]
+
+    def _function(self, stage: Lookup | Translate, value: np.ndarray) -> np.ndarray:
+        """Return the function of each number."""
+        return function_of(stage, self.opset)(value.ravel()).reshape(value.shape)
+
+    @staticmethod
+    def _elementwise(stage: Elementwise, value: np.ndarray) -> np.ndarray:
+        """Return the value after an elementwise stage."""
+        match stage:
             case Minimum():
-                return np.minimum(value, operation.value)
+                return np.minimum(value, stage.value)
             case Abs():
                 return np.abs(value)
             case Gate():
-                return value * np.clip(value + operation.offset, 0, operation.limit)
+                return value * np.clip(value + stage.offset, 0, stage.limit)
             case LeakyRelu():
-                return np.maximum(value, value * operation.slope)
-            case Scale():
-                weights, bias = (self.constants[name].astype(np.float64).reshape(-1, 1, 1)
-                                 for name in (operation.weights, operation.bias))
-                return value * weights + bias
-            case ScaleChannels():
-                return value * tensors.read(operation.factors)[:, :, :1]
-            case Relu():
-                return np.maximum(value, 0)
-            case Round():
-                return value
-            case Save():
-                tensors.write(operation.output, value)
-        return value
+                return np.maximum(value, value * stage.slope)
+
+    def _save(self, layer: Layer, save: Save, value: np.ndarray, tensors: Tensors) -> None:
+        """Write one output of a layer; ``value`` is what its max pool and its saves get."""
+        if layer.pool is not None and not save.before_pool:
+            value = pool(value, layer.pool.window, layer.pool.size)
+        if save.scale is not None:
+            weights, bias = (self.constants[name].astype(np.float64).reshape(-1, 1, 1)
+                             for name in (save.scale.weights, save.scale.bias))
+            value = value * weights + bias
+        if save.relu:
+            value = np.maximum(value, 0)
+        if layer.translation is not None and layer.rounding is None:
+            value = self._function(layer.translation, value)
+        tensors.write(save.var, value)
 
 
 class Fixed:
-    """The evaluation of layers in fixed point; a Temp holds accumulators [channels, height, width]."""
+    """The evaluation of layers in fixed point, in accumulators [channels, height, width]."""
 
     dtype: type = np.int64
 
@@ -177,27 +182,24 @@ class Fixed:
 
         If the order of sums matters it differs, because sums are rounded once here."""
         for layer, numbers, own in zip(layers, self.points.layers, self.integers, strict=True):
-            value, shifts = np.zeros(0, np.int64), list(numbers.add_shifts)
             for var in layer.outputs:  # the machine writes before it has read everything
                 tensors.write(var, np.zeros(1, np.int64))
-            leaves, outputs = list(numbers.output_shifts), itertools.count()
-            for operation in layer.operations:
-                if isinstance(operation, Save):
-                    functions = dict(numbers.functions[next(outputs)]) if numbers.functions else {}
-                    tensors.write(operation.output, self._saved(self._requantize(value, leaves.pop(0)), functions))
-                elif operation == layer.elementwise and on_output(layer, self.arch):
-                    continue  # a save does it
-                elif isinstance(operation, Convolution | Product | Load):
-                    value = self._core(operation, tensors, numbers, own)
-                elif isinstance(operation, Add):
-                    value = self._clip(value + self._rescale(tensors.read(operation.input), shifts.pop(0)))
-                elif isinstance(operation, Relu):
-                    value = np.maximum(value, 0)
-                else:  # the SIMD unit: out of the accumulators and in again
-                    leave, enter = ((leaves[0], leaves[0]) if numbers.gate_shift is None else
-                                    (numbers.output_shift, numbers.input_shift))
-                    scalars = self._simd(operation, self._requantize(value, leave), tensors, numbers, own)
-                    value = self._rescale(scalars, enter)
+            value = self._core(layer.core, tensors, numbers, own)
+            for add, shift in zip(layer.adds, numbers.add_shifts, strict=True):
+                other = self._rescale(tensors.read(add.input), shift)
+                value = (self._in_simd(value, numbers, partial(self._multiply, other, numbers.output_shift))
+                         if isinstance(add, Multiply) else self._clip(value + other))
+            if layer.lookup is not None:
+                value = self._in_simd(value, numbers, partial(self._looked_up, own.tables))
+            if layer.elementwise is not None and not on_output(layer, self.arch):
+                value = self._in_simd(value, numbers, partial(self._elementwise, layer.elementwise, own.operands))
+            for save, shift, functions in zip(layer.saves, numbers.output_shifts,
+                                              numbers.functions or ((),) * len(layer.saves), strict=True):
+                if layer.pool is not None and not save.before_pool:  # the SIMD unit: out of the accumulators, in again
+                    value = self._rescale(pool(self._requantize(value, shift), layer.pool.window, layer.pool.size),
+                                          shift)
+                result = np.maximum(value, 0) if save.relu else value
+                tensors.write(save.var, self._saved(self._requantize(result, shift), dict(functions)))
 
     def _saved(self, scalars: np.ndarray, functions: Mapping[Register, int]) -> np.ndarray:
         """Return scalars with the functions on output whose registers are given: a slope below zero, a maximum."""
@@ -207,8 +209,7 @@ class Fixed:
             scalars = np.where(scalars < 0, below, scalars)
         return np.minimum(scalars, functions.get(Register.OUTPUT_MAXIMUM, self.arch.number.maximum))
 
-    def _core(self, core: Convolution | Product | Load, tensors: Tensors, numbers: LayerFixedPointParams,
-              own: LayerIntegers) -> np.ndarray:
+    def _core(self, core: Core, tensors: Tensors, numbers: LayerFixedPointParams, own: LayerIntegers) -> np.ndarray:
         """Return the accumulators after a layer's core."""
         if isinstance(core, Load):
             return self._rescale(enlarged(tensors.read(core.input), core), numbers.core_shift)
@@ -218,30 +219,35 @@ class Fixed:
         sums = convolve(tensors.read(core.input), weights, core, own.group, self.arch.number.width)
         return self._clip(self.arch.scheme.round_sums(sums) + self._rescale(bias, numbers.core_shift)[:, None, None])
 
-    def _simd(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerFixedPointParams,
-              own: LayerIntegers) -> np.ndarray:
-        """Return the accumulators after an operation of the SIMD unit."""
+    def _in_simd(self, value: np.ndarray, numbers: LayerFixedPointParams,
+                 stage: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Return the accumulators after a stage of the SIMD unit: out of them as scalars, and in again."""
+        return self._rescale(stage(self._requantize(value, numbers.output_shift)), numbers.input_shift)
+
+    def _multiply(self, other: np.ndarray, shift: int, scalars: np.ndarray) -> np.ndarray:
+        """Return scalars times accumulator values that leave the accumulators with ``shift``."""
+        return np.asarray(self.arch.number.multiply(scalars, self._requantize(other, shift)))
+
+    def _looked_up(self, tables: Sequence[Sequence[int]], scalars: np.ndarray) -> np.ndarray:
+        """Return the function of scalars by lookup tables: the nearest key's value and slope."""
         number = self.arch.number
-        match operation:
-            case Multiply():
-                other = self._rescale(tensors.read(operation.input), numbers.add_shifts[0])
-                return np.asarray(number.multiply(value, self._requantize(other, numbers.output_shift)))
-            case MaxPool():
-                return pool(value, operation.window, operation.size)
+        distance, height, slope = alu.lookup(number, np.array(tables)[..., None], scalars[..., None])[:3]
+        return np.asarray(number.saturate(number.multiply(distance, slope) + height))[..., 0]
+
+    def _elementwise(self, stage: Elementwise, operands: Sequence[int], scalars: np.ndarray) -> np.ndarray:
+        """Return scalars after an elementwise stage."""
+        number = self.arch.number
+        match stage:
             case Minimum():
-                return np.minimum(value, own.operands[0])
+                return np.minimum(scalars, operands[0])
             case Abs():
-                return np.asarray(number.saturate(np.abs(value)))
+                return np.asarray(number.saturate(np.abs(scalars)))
             case Gate():
-                offset, limit = own.operands
-                return np.asarray(number.multiply(value, np.clip(number.saturate(value + offset), 0, limit)))
+                offset, limit = operands
+                return np.asarray(number.multiply(scalars, np.clip(number.saturate(scalars + offset), 0, limit)))
             case LeakyRelu():
-                shrunk = number.multiply(number.multiply(value, own.operands[0]), own.operands[1])
-                return np.maximum(value, shrunk)
-            case Lookup():
-                distance, height, slope = alu.lookup(number, np.array(own.tables)[..., None], value[..., None])[:3]
-                return np.asarray(number.saturate(number.multiply(distance, slope) + height))[..., 0]
-        raise TypeError(f"no meaning for {operation}")
+                shrunk = number.multiply(number.multiply(scalars, operands[0]), operands[1])
+                return np.maximum(scalars, shrunk)
 
     def _clip(self, value: np.ndarray) -> np.ndarray:
         """Return values saturated to the accumulators' width."""

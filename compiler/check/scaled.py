@@ -8,22 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.compiler.check.evaluate import Tensors, convolve, enlarged, pool
-from weft.compiler.layers.hir import (
-    Add,
-    Convolution,
-    Layer,
-    LayerOperation,
-    Load,
-    Lookup,
-    MaxPool,
-    Minimum,
-    Relu,
-    Round,
-    Save,
-    Scale,
-    ScaleChannels,
-    Translate,
-)
+from weft.compiler.layers.hir import Convolution, Layer, Load, Product
 from weft.compiler.quantize.numbers import LayerIntegers
 from weft.compiler.quantize.scales import AffineParams, InputQuantization, LayerAffineParams, OutputQuantization
 from weft.hw.contract.arch import Arch
@@ -36,7 +21,7 @@ BYTE, WITH_BIAS = 8, 25
 
 
 class Scaled:
-    """The evaluation of layers in bytes; a Temp holds accumulators [channels, height, width]."""
+    """The evaluation of layers in bytes, in accumulators [channels, height, width]."""
 
     def __init__(self, arch: Arch, scales: AffineParams, integers: Sequence[LayerIntegers]) -> None:
         assert isinstance(arch.scheme, Int8)
@@ -45,57 +30,52 @@ class Scaled:
     def run(self, layers: Sequence[Layer], tensors: Tensors) -> None:
         """Run all layers, in order, on ``tensors``, bit for bit as the machine does."""
         for layer, numbers, own in zip(layers, self.scales.layers, self.integers, strict=True):
-            value, enters = np.zeros(0, np.int64), list(numbers.rescales)
-            leaves = [*numbers.requantizations] if own.multipliers is None or own.bias is None else [
-                leave._replace(multipliers=multipliers, biases=biases) for leave, multipliers, biases
-                in zip(numbers.requantizations, own.multipliers, own.bias, strict=True)]
             for var in layer.outputs:  # the machine writes before it has read everything
                 tensors.write(var, np.zeros(1, np.int64))
-            positive, table = False, None
-            for operation in layer.operations:
-                if isinstance(operation, Save):
-                    tensors.write(operation.output,
-                                  _translated(self._requantize(value, leaves.pop(0), positive), table))
-                    table = None
-                elif isinstance(operation, Round):
-                    scalars = _translated(self._requantize(value, leaves.pop(0), positive), table)
-                    value, positive, table = self._rescale(scalars, enters.pop(0)), False, None
-                elif isinstance(operation, Translate):
-                    table = np.array(own.tables[0])
-                elif isinstance(operation, Load):
-                    value = self._rescale(enlarged(tensors.read(operation.input), operation), enters.pop(0))
-                elif isinstance(operation, Add):
-                    entered = self._rescale(tensors.read(operation.input), enters.pop(0))
-                    value = np.asarray(saturate(value + entered, self.width))
-                elif isinstance(operation, ScaleChannels):
-                    multipliers, biases = self.numbers.scales(tensors.read(operation.factors)[:, 0].T)
-                    leaves[0] = leaves[0]._replace(multipliers=multipliers, biases=biases)
-                elif isinstance(operation, Relu):
-                    positive = True
-                elif isinstance(operation, Minimum | Scale):
-                    pass  # the scale of what is saved ends there, the way out scales
-                else:
-                    value = self._compute(operation, value, tensors, numbers, own)
+            self._run(layer, numbers, own, tensors)
+
+    def _run(self, layer: Layer, numbers: LayerAffineParams, own: LayerIntegers, tensors: Tensors) -> None:
+        """Run one layer."""
+        rescales, requantizations = iter(numbers.rescales), iter(self._requantizations(layer, numbers, own, tensors))
+        table = None if layer.translation is None else np.array(own.tables[0])
+        if isinstance(layer.core, Load):
+            value = self._rescale(enlarged(tensors.read(layer.core.input), layer.core), next(rescales))
+        else:
+            value = self._sums(layer.core, tensors, numbers, own)
+        if layer.rounding is not None:
+            scalars = self._requantize(value, next(requantizations), layer.rounding.relu)
+            value, table = self._rescale(_translated(scalars, table), next(rescales)), None
+        for add in layer.adds:
+            value = np.asarray(saturate(value + self._rescale(tensors.read(add.input), next(rescales)), self.width))
+        if layer.lookup is not None:
+            keys, values = (np.array(entries) for entries in own.tables)
+            value = np.asarray(values[saturate(value, BYTE) - keys[0]])
+        for save in layer.saves:
+            if layer.pool is not None and not save.before_pool:
+                value = pool(saturate(value, BYTE), layer.pool.window, layer.pool.size)
+            tensors.write(save.var, _translated(self._requantize(value, next(requantizations), save.relu), table))
+
+    def _requantizations(self, layer: Layer, numbers: LayerAffineParams, own: LayerIntegers,
+                         tensors: Tensors) -> list[OutputQuantization]:
+        """Return the requantization of the rounding, if any, and of each save, with multipliers as they are stored."""
+        if layer.factors is not None:
+            multipliers, biases = self.numbers.scales(tensors.read(layer.factors)[:, 0].T)
+            return [numbers.requantizations[0]._replace(multipliers=multipliers, biases=biases)]
+        if own.multipliers is None or own.bias is None:
+            return [*numbers.requantizations]
+        return [way._replace(multipliers=multipliers, biases=biases) for way, multipliers, biases
+                in zip(numbers.requantizations, own.multipliers, own.bias, strict=True)]
 
     def _rescale(self, scalars: np.ndarray, way: InputQuantization) -> np.ndarray:
         """Return bytes as accumulator values."""
         return np.asarray(saturate((scalars - way.zero) * way.factor, self.width))
 
-    def _compute(self, operation: LayerOperation, value: np.ndarray, tensors: Tensors, numbers: LayerAffineParams,
-                 own: LayerIntegers) -> np.ndarray:
-        """Return the accumulators after an operation."""
-        match operation:
-            case Convolution():
-                assert own.weights is not None
-                activations = tensors.read(operation.input) - numbers.activation_zero_point
-                sums = convolve(activations, own.weights, operation, own.group, BYTE + 1)
-                return np.asarray(saturate(sums, self.width))
-            case MaxPool():
-                return pool(saturate(value, BYTE), operation.window, operation.size)
-            case Lookup():
-                keys, values = (np.array(table) for table in own.tables)
-                return np.asarray(values[saturate(value, BYTE) - keys[0]])
-        raise TypeError(f"no meaning for {operation}")
+    def _sums(self, core: Convolution | Product, tensors: Tensors, numbers: LayerAffineParams,
+              own: LayerIntegers) -> np.ndarray:
+        """Return the accumulators after a convolution."""
+        assert own.weights is not None
+        activations = tensors.read(core.input) - numbers.activation_zero_point
+        return np.asarray(saturate(convolve(activations, own.weights, core, own.group, BYTE + 1), self.width))
 
     @staticmethod
     def _requantize(value: np.ndarray, way: OutputQuantization, positive: bool) -> np.ndarray:

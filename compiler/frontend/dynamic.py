@@ -83,7 +83,7 @@ class _Network:
             _casts_to_real(reader) for reader in self.readers.get(node.output[0], []))
 
     def _with_real_partners(self, wished: set[str]) -> set[str]:
-        """Return those of the tensors ``wished`` that can become real numbers.
+        """Return the tensors among ``wished`` that can become real numbers.
 
         Everywhere they must be multiplied by constants whose parameters are constants, or by each other."""
         kept = set(wished)

@@ -147,7 +147,7 @@ class Graph:
         return dataclasses.replace(self, **values)
 
     def with_nodes(self, nodes: Iterable[Node], constants: Mapping[str, np.ndarray] | None = None) -> Graph:
-        """Return the same graph with other nodes; constants are added, and unread ones are dropped."""
+        """Return the graph with other nodes; constants are added, and unread ones are dropped."""
         nodes = tuple(nodes)
         read = {name for node in nodes for name in node.inputs}
         merged = {**self.constants, **(constants or {})}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of an ONNX model when compiling: shapes, types and constants, found together.
+"""Inference of an ONNX model's shapes, types and constants, all together.
 
 A known shape makes constants of the nodes that ask for it, and such a constant makes shapes known. So both are found in
 rounds, until nothing new comes. Large constants are kept aside, because shape inference copies the model."""
@@ -36,7 +36,7 @@ class Known:
 
 
 def find_known(model: onnx.ModelProto) -> Known:
-    """Return what is known of a model whose inputs have fixed shapes; the model is changed.
+    """Return the shapes, types and constants of a model whose inputs have fixed shapes; the model is changed.
 
     Raise WeftError for shapes that do not fit their operators, and for tensors that are too large."""
     proto = model.graph

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the elements of a tensor lie: data movement as arithmetic on index arrays, while compiling.
+"""Index arrays, which say where the elements of a tensor are stored: data movement as arithmetic while compiling.
 
 In memory a tensor is channels x height x width. ``default_place`` gives that form of every shape: axis 1 is the
 channels, the last axis the width, everything else (a batch, too) rows. Elements in other places are described by an

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers (HIR): the graph as layers of operations on memory objects."""
+"""Layers (HIR): the graph as layers, each a core with stages and saves."""

@@ -6,9 +6,10 @@ lookup tables. Here is which layer goes beside which; the order of layers is cha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from weft.compiler.layers.hir import Gate, Layer, Layers, LeakyRelu, Load, Lookup, MaxPool, Minimum, Multiply
+from weft.compiler.layers.hir import Gate, Layer, Layers, LeakyRelu, Load, Lookup, Minimum, Multiply
 from weft.hw.contract.arch import Arch
 
 SIMD_INSTRUCTIONS = {Multiply: 2, Lookup: 3, Minimum: 1, LeakyRelu: 3, Gate: 4}
@@ -17,13 +18,9 @@ SIMD_INSTRUCTIONS = {Multiply: 2, Lookup: 3, Minimum: 1, LeakyRelu: 3, Gate: 4}
 
 def simd_cycles(layer: Layer, lanes: int) -> int:
     """Return the instructions that the SIMD unit runs for a layer, one a cycle."""
-    found, vectors = 0, layer.output.vectors(lanes)
-    for operation in layer.operations:
-        each = SIMD_INSTRUCTIONS.get(type(operation), 0)
-        if isinstance(operation, MaxPool):
-            each = operation.window.kernel[0] * operation.window.kernel[1]
-        found += each * vectors
-    return found
+    stages = (*layer.adds, layer.lookup, layer.elementwise)
+    pooled = math.prod(layer.pool.window.kernel) if layer.pool else 0
+    return (sum(SIMD_INSTRUCTIONS.get(type(stage), 0) for stage in stages) + pooled) * layer.output.vectors(lanes)
 
 
 def beside(layers: Sequence[Layer], arch: Arch) -> dict[int, int]:

@@ -16,6 +16,7 @@ from weft.compiler.layers.builder import (
     Builder,
     Handler,
     Open,
+    Relu,
     conv,
     drawn_macs,
     enlarge,
@@ -28,7 +29,6 @@ from weft.compiler.layers.hir import (
     Abs,
     Add,
     Gate,
-    Layer,
     Layers,
     LeakyRelu,
     Load,
@@ -37,8 +37,6 @@ from weft.compiler.layers.hir import (
     Minimum,
     Multiply,
     Product,
-    Relu,
-    Save,
 )
 from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
 from weft.compiler.passes.fuse_gates import GATE
@@ -51,13 +49,13 @@ def _product(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that multiplies the node's two tensors as matrices."""
     left, right = (builder.var(name) for name in node.inputs)
     assert right.part is None or right.height == 1 or right.part.pitch == 1, "weights lie behind each other"
-    return Open(node.name, position, (Product(left, right, node.output, "%0", drawn_macs(node)),))
+    return Open(node.name, position, Product(left, right, node.output, drawn_macs(node)))
 
 
 CLOSING = Multiply, Lookup, Abs, Gate
-"""Operations that end a layer: after one of them the result can only be saved."""
+"""Stages that end a layer: after one of them the result can only be saved."""
 ELEMENTWISE = Minimum, LeakyRelu, *CLOSING
-"""Operations that the SIMD unit applies to every vector; a layer has at most one of them."""
+"""Stages that the SIMD unit applies to every vector; a layer has at most one of them."""
 
 
 def _add(builder: Builder, position: int, node: Node) -> Open:
@@ -71,18 +69,18 @@ def _add(builder: Builder, position: int, node: Node) -> Open:
         layer = builder.try_fuse(name, *closed)
         if layer is not None:
             other = next((entry for entry in node.inputs if entry != name), name)
-            return layer.join(position, Add(builder.var(other), layer.temp))
+            return layer.join(position, Add(builder.var(other)))
     left, right = node.inputs
-    return Open(node.name, position, (Load(builder.var(left), "%0"), Add(builder.var(right), "%0")))
+    return Open(node.name, position, Load(builder.var(left)), (Add(builder.var(right)),))
 
 
 def _relu(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that ends with the node's ReLU, fused with the layer that makes its input where possible."""
     both = builder.save_and_go_on(node.input(0), Relu, MaxPool, *ELEMENTWISE)
     if both is not None:
-        return both.join(both.position, Relu(both.temp))
+        return both.join(both.position, Relu())
     layer = builder.fuse_or_load(node.input(0), node, position, LeakyRelu, *CLOSING)
-    return layer if layer.has(Relu) else layer.join(position, Relu(layer.temp))
+    return layer if layer.has(Relu) else layer.join(position, Relu())
 
 
 def _clip(builder: Builder, position: int, node: Node) -> Open:
@@ -92,20 +90,20 @@ def _clip(builder: Builder, position: int, node: Node) -> Open:
     if not builder.arch.output_maximum:
         need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, *ELEMENTWISE)
-    limited = layer.join(position, Minimum(layer.temp, float(builder.graph.constants[node.input(2)])))
-    return limited if layer.has(Relu) else limited.join(position, Relu(layer.temp))
+    limited = layer.join(position, Minimum(float(builder.graph.constants[node.input(2)])))
+    return limited if layer.has(Relu) else limited.join(position, Relu())
 
 
 def _abs(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that ends with the magnitude of the node's input, fused with the one that makes it if possible."""
     layer = builder.fuse_or_load(node.input(0), node, position, Relu, MaxPool, *ELEMENTWISE)
-    return layer.join(position, Abs(layer.temp))
+    return layer.join(position, Abs())
 
 
 def _gate(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that ends with the node's Gate (as in hard swish), fused where possible."""
     layer = builder.fuse_or_load(node.input(0), node, position, Relu, MaxPool, *ELEMENTWISE)
-    return layer.join(position, Gate(layer.temp, node.input(0), node.attributes["offset"], node.attributes["limit"]))
+    return layer.join(position, Gate(node.input(0), node.attributes["offset"], node.attributes["limit"]))
 
 
 def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
@@ -115,7 +113,7 @@ def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
     if not builder.arch.output_slope:
         need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, Relu, *ELEMENTWISE)
-    return layer.join(position, LeakyRelu(layer.temp, node.attributes["alpha"]))
+    return layer.join(position, LeakyRelu(node.attributes["alpha"]))
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
@@ -128,8 +126,7 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     both = (builder.save_and_go_on(node.input(0), MaxPool, *CLOSING)
             if window.partitions(builder.var(node.input(0)).size, size) else None)
     layer = both or builder.fuse_or_load(node.input(0), node, position, MaxPool, *CLOSING)
-    pool = MaxPool(layer.temp, window, f"%{layer.temps}", size)
-    return layer.join(both.position if both else position, pool, new_temp=True)
+    return layer.join(both.position if both else position, MaxPool(window, size))
 
 
 def _mul(builder: Builder, position: int, node: Node) -> Open:
@@ -139,12 +136,12 @@ def _mul(builder: Builder, position: int, node: Node) -> Open:
     need_registers(builder.arch, node)
     for name, other in (node.inputs, node.inputs[::-1]):
         layer = builder.made.get(name)
-        if layer is not None and len(layer.operations) == 1 and isinstance(layer.operations[0], Load):
+        if layer is not None and not layer.stages and isinstance(layer.core, Load):
             taken = builder.try_fuse(name)
             if taken is not None:
-                return taken.join(position, Multiply(builder.var(other), taken.temp))
+                return taken.join(position, Multiply(builder.var(other)))
     left, right = node.inputs
-    return Open(node.name, position, (Load(builder.var(left), "%0"), Multiply(builder.var(right), "%0")))
+    return Open(node.name, position, Load(builder.var(left)), (Multiply(builder.var(right)),))
 
 
 def _lookup(builder: Builder, position: int, node: Node) -> Open:
@@ -152,8 +149,8 @@ def _lookup(builder: Builder, position: int, node: Node) -> Open:
     if builder.arch.lut_count < TABLE_KEYS["lut_count"]:
         raise _no_tables(builder.arch, node)
     source = node.input(0)
-    function = Lookup("%0", node.op, tuple(sorted(node.attributes.items())), source)
-    return Open(node.name, position, (Load(builder.var(source), "%0"), function))
+    function = Lookup(node.op, tuple(sorted(node.attributes.items())), source)
+    return Open(node.name, position, Load(builder.var(source)), (function,))
 
 
 TABLE_KEYS = {"lut_count": 2, "lut_depth": 256, "simd_registers_depth": 3}
@@ -212,5 +209,4 @@ def build_layers(graph: Graph, arch: Arch, scales: Mapping[str, TensorScale] | N
             if all(other.node != error.node for other in refused[-1:]):
                 refused.append(error)
     ordered = sorted(builder.made.items(), key=lambda item: item[1].position)
-    return Layers(Layer(layer.name, (*layer.operations, Save(layer.temp, builder.var(name))))
-                  for name, layer in ordered)
+    return Layers(layer.close(builder.var(name)) for name, layer in ordered)

@@ -20,21 +20,20 @@ from typing import TypeGuard
 
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Node
-from weft.compiler.layers.builder import Builder, Handler, Open, conv, enlarge, need_pool, window_of
-from weft.compiler.layers.hir import (
-    Add,
-    Convolution,
-    Load,
-    Lookup,
-    MaxPool,
-    Minimum,
+from weft.compiler.layers.builder import (
+    Builder,
+    Handler,
+    Open,
     Relu,
     Round,
-    Save,
-    Scale,
+    SaveHere,
     ScaleChannels,
-    Translate,
+    conv,
+    enlarge,
+    need_pool,
+    window_of,
 )
+from weft.compiler.layers.hir import Add, Convolution, Load, Lookup, MaxPool, Minimum, Scale, Translate
 from weft.compiler.lowering.functions import FUNCTION, of_steps
 from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
 from weft.compiler.passes.fold import is_channelwise
@@ -56,12 +55,12 @@ SHARE_SCALE = frozenset({"Assemble", "Enlarge", "MaxPool", "View"})
 
 
 def _ends_with(layer: Open | None, *kinds: type) -> TypeGuard[Open]:
-    """Tell whether a layer exists and its last operation is of one of ``kinds``."""
-    return layer is not None and isinstance(layer.operations[-1], kinds)
+    """Tell whether a layer exists and its last stage, or its core, is of one of ``kinds``."""
+    return layer is not None and isinstance(layer.last, kinds)
 
 
 def _try_fuse(builder: Builder, name: str, *kinds: type) -> Open | None:
-    """Take out and return the layer that makes tensor ``name``, to add operations to it.
+    """Take out and return the layer that makes tensor ``name``, to add stages to it.
 
     Return None if the tensor has several readers, or if the layer is full or does not end with one of ``kinds``."""
     layer = builder.made.get(name)
@@ -73,19 +72,19 @@ def _try_fuse(builder: Builder, name: str, *kinds: type) -> Open | None:
 def _try_fuse_rounded(builder: Builder, name: str, *then: type) -> Open | None:
     """Take out and return a convolution's layer, extended by a rounding to the bytes of tensor ``name``.
 
-    It may have a ReLU and operations of ``then``. Return None if there is no such layer with a single reader."""
+    It may have a ReLU and stages of ``then``. Return None if there is no such layer with a single reader."""
     taken = _try_fuse_convolution(builder, name, *then)
-    return taken and taken.join(taken.position, Round(taken.temp, builder.var(name)))
+    return taken and taken.join(taken.position, Round(builder.var(name)))
 
 
 def _try_fuse_convolution(builder: Builder, name: str, *then: type) -> Open | None:
     """Take out and return the layer of the convolution that makes tensor ``name``.
 
-    It may have a ReLU and operations of ``then``. Return None if there is no such layer with a single reader."""
+    It may have a ReLU and stages of ``then``. Return None if there is no such layer with a single reader."""
     layer = builder.made.get(name)
-    if layer is None or not isinstance(layer.operations[0], Convolution):
+    if layer is None or not isinstance(layer.core, Convolution):
         return None
-    if not all(isinstance(operation, (Relu, *then)) for operation in layer.operations[1:]):
+    if not all(isinstance(stage, (Relu, *then)) for stage in layer.stages):
         return None
     return builder.try_fuse(name)
 
@@ -98,13 +97,13 @@ def _add(builder: Builder, position: int, node: Node) -> Open:
     for name, other in both:
         layer = _try_fuse(builder, name, Load, Add) if name not in builder.scales else None
         if layer is not None:
-            return layer.join(position, Add(builder.var(other), layer.temp))
+            return layer.join(position, Add(builder.var(other)))
     for name, other in sorted(both, key=lambda names: -builder.position(names[0])):
         layer = _try_fuse_rounded(builder, name, Translate)
         if layer is not None:
-            return layer.join(position, Add(builder.var(other), layer.temp))
+            return layer.join(position, Add(builder.var(other)))
     left, right = node.inputs
-    return Open(node.name, position, (Load(builder.var(left), "%0"), Add(builder.var(right), "%0")))
+    return Open(node.name, position, Load(builder.var(left)), (Add(builder.var(right)),))
 
 
 def _conv(builder: Builder, position: int, node: Node) -> Open:
@@ -119,7 +118,7 @@ def _conv(builder: Builder, position: int, node: Node) -> Open:
     layer = builder.save_and_go_on(source) or builder.try_fuse(source)
     if layer is None:
         return conv(builder, position, node)
-    return _join(layer, position, Scale(layer.temp, *node.inputs[1:]))
+    return _join(layer, position, Scale(*node.inputs[1:]))
 
 
 def _scales_evenly(builder: Builder, node: Node) -> bool:
@@ -132,11 +131,11 @@ def _scales_evenly(builder: Builder, node: Node) -> bool:
     return bool(factors.min() > 0 and factors.max() <= MOST_UNEVEN * factors.min())
 
 
-def _join(layer: Open, position: int, operation: Scale | Relu | Minimum | MaxPool, *, new_temp: bool = False) -> Open:
-    """Return ``layer`` extended by ``operation``, at ``position``, or at its own position if it has saved a tensor.
+def _join(layer: Open, position: int, stage: Scale | Relu | Minimum | MaxPool) -> Open:
+    """Return ``layer`` extended by ``stage``, at ``position``, or at its own position if it has saved a tensor.
 
     The readers of the saved tensor rely on the layer's position."""
-    return layer.join(layer.position if layer.has(Save) else position, operation, new_temp=new_temp)
+    return layer.join(layer.position if layer.has(SaveHere) else position, stage)
 
 
 def _relu(builder: Builder, position: int, node: Node) -> Open:
@@ -145,8 +144,8 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
     before, after = builder.scales.get(source), builder.scales.get(node.output)
     layer = _try_fuse(builder, source, Convolution, Load, Add, Scale, ScaleChannels) if before in (None,
         after) else None
-    layer = layer or Open(node.name, position, (Load(builder.var(source), "%0"),))
-    return _join(layer, position, Relu(layer.temp))
+    layer = layer or Open(node.name, position, Load(builder.var(source)))
+    return _join(layer, position, Relu())
 
 
 def _clip(builder: Builder, position: int, node: Node) -> Open:
@@ -159,7 +158,7 @@ def _clip(builder: Builder, position: int, node: Node) -> Open:
         steps = of_steps((("Max", (0, 0.0), ()), ("Min", (1, limit), ())), "keeps_zero")
         return _lookup(builder, position, node.replace(op=FUNCTION, attributes=dict(steps), origin="Clip"))
     layer = _relu(builder, position, node)
-    return _join(layer, position, Minimum(layer.temp, limit))
+    return _join(layer, position, Minimum(limit))
 
 
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
@@ -170,23 +169,22 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     layer = _try_fuse_function(builder, source.name, node.output) if partitions else None
     if layer is None and (partitions or _is_worth_more(builder, source.name)):
         layer = _try_fuse_rounded(builder, source.name)
-    layer = layer or Open(node.name, position, (Load(source, "%0"),))
-    pool = MaxPool(layer.temp, window_of(node), f"%{layer.temps}", size)
-    return _join(layer, position, pool, new_temp=True)
+    layer = layer or Open(node.name, position, Load(source))
+    return _join(layer, position, MaxPool(window_of(node), size))
 
 
 def _try_fuse_function(builder: Builder, name: str, output: str) -> Open | None:
-    """Take out and return the layer whose last operation is the function that makes tensor ``name``.
+    """Take out and return the layer whose last stage is the function that makes tensor ``name``.
 
     Its values must have the scale of ``output``. A tensor with other readers is saved first. Return None where there is
     no such layer."""
     layer = builder.made.get(name)
     if not _ends_with(layer, Lookup, Translate) or builder.scales.get(name) != builder.scales.get(output):
         return None
-    if isinstance(layer.operations[-1], Translate):
-        if not isinstance(layer.operations[0], Convolution):
+    if isinstance(layer.last, Translate):
+        if not isinstance(layer.core, Convolution):
             return None
-        builder.made[name] = layer.join(layer.position, Round(layer.temp, builder.var(name)))
+        builder.made[name] = layer.join(layer.position, Round(builder.var(name)))
     return builder.save_and_go_on(name) or builder.try_fuse(name)
 
 
@@ -195,9 +193,9 @@ def _is_worth_more(builder: Builder, name: str) -> bool:
 
     It costs the pixels that the output tiles share, which are then computed twice."""
     layer = builder.made.get(name)
-    if layer is None or not isinstance(layer.operations[0], Convolution):
+    if layer is None or not isinstance(layer.core, Convolution):
         return False
-    core = layer.operations[0]
+    core = layer.core
     tiles = core.input.tiles(builder.arch.array_size)
     return len([*core.window.taps()]) * (1 if core.group > 1 else tiles) <= FEW_WEIGHT_TILES
 
@@ -215,8 +213,8 @@ def _lookup(builder: Builder, position: int, node: Node) -> Open:
                           f"activation_tables 1, or {ON_HOST}")
     if arch.activation_tables:
         return _translate(builder, position, node)
-    layer = _try_fuse_rounded(builder, source) or Open(node.name, position, (Load(builder.var(source), "%0"),))
-    return layer.join(position, Lookup(layer.temp, node.op, tuple(sorted(node.attributes.items())), source))
+    layer = _try_fuse_rounded(builder, source) or Open(node.name, position, Load(builder.var(source)))
+    return layer.join(position, Lookup(node.op, tuple(sorted(node.attributes.items())), source))
 
 
 def _translate(builder: Builder, position: int, node: Node) -> Open:
@@ -228,17 +226,17 @@ def _translate(builder: Builder, position: int, node: Node) -> Open:
     function = node.op, tuple(sorted(node.attributes.items())), source
     layer = _try_fuse_convolution(builder, source)
     if layer is None:
-        layer = Open(node.name, position, (Load(builder.var(source), "%0"),))
+        layer = Open(node.name, position, Load(builder.var(source)))
         pooled = any(reader.op == "MaxPool" for reader in builder.consumers.get(node.output, []))
         if pooled and simd_has_byte_tables(builder.arch):
-            return layer.join(position, Lookup(layer.temp, *function))
-    return layer.join(position, Translate(layer.temp, builder.var(source), *function))
+            return layer.join(position, Lookup(*function))
+    return layer.join(position, Translate(builder.var(source), *function))
 
 
 def _scale_channels(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that multiplies each channel of an image by a computed number."""
     image, factors = map(builder.var, node.inputs)
-    return Open(node.name, position, (Load(image, "%0"), ScaleChannels("%0", factors)))
+    return Open(node.name, position, Load(image), (ScaleChannels(factors),))
 
 
 def _refuse(builder: Builder, position: int, node: Node) -> Open:

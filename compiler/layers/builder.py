@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Common parts of building layers: open layers, the builder's state, and tensors that are parts of others."""
+"""Common parts of building layers: open layers, the builder's state, and tensors that are parts of others.
+
+While the graph is walked, stages join an open layer one after the other. When the layer is closed, each of them becomes
+a field of the Layer."""
 
 from __future__ import annotations
 
@@ -7,10 +10,27 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.layers.hir import Convolution, LayerOperation, Load, Part, Save, Var
+from weft.compiler.layers.hir import (
+    Add,
+    Convolution,
+    Core,
+    Elementwise,
+    Layer,
+    Load,
+    Lookup,
+    MaxPool,
+    Multiply,
+    Part,
+    Rounding,
+    Save,
+    Scale,
+    Translate,
+    Var,
+)
 from weft.compiler.lowering.operators import OPERATORS
 from weft.hw.contract.arch import Arch
 from weft.tmodel.scales import TensorScale
@@ -22,42 +42,103 @@ MOST_TILE_WEIGHTS = 1 << 25
 MOST_MAXIMA = 1 << 19
 """The most instructions of a max pool that does not fit a loop, for each channel tile."""
 
-MOST_OPERATIONS = 256
-"""The most operations in one layer; a sum of thousands of tensors continues in the next layer."""
+MOST_STAGES = 255
+"""The most stages in one layer; a sum of thousands of tensors continues in the next layer."""
+
+
+@dataclass(frozen=True)
+class Relu:
+    """A ReLU that joins a layer; it is applied where the result is next requantized."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """A rounding of the result to ``tensor`` that joins a layer."""
+
+    tensor: Var
+
+
+@dataclass(frozen=True)
+class ScaleChannels:
+    """A computed factor for each channel that joins a layer: the first pixel of ``factors``."""
+
+    factors: Var
+
+
+@dataclass(frozen=True)
+class SaveHere:
+    """A save of the result so far that joins a layer, before what joins later."""
+
+    var: Var
+
+
+Stage = (Add | Multiply | Lookup | Translate | Elementwise | MaxPool | Scale | ScaleChannels | Relu | Round | SaveHere)
+"""What may join an open layer."""
 
 
 @dataclass(frozen=True)
 class Open:
-    """A layer being built: ``position`` is that of its last node, ``temp`` the Temp that holds its result."""
+    """A layer being built: its core, and the stages that joined it so far, in the order of the graph.
+
+    ``position`` is that of its last node in the graph."""
 
     name: str
     position: int
-    operations: tuple[LayerOperation, ...]
-    temps: int = 1
-
-    @property
-    def temp(self) -> str:
-        """The name of the Temp that holds the layer's result, such as ``%1``."""
-        return f"%{self.temps - 1}"
+    core: Core
+    stages: tuple[Stage, ...] = ()
 
     def has(self, *kinds: type) -> bool:
-        """Tell whether the layer contains an operation of one of ``kinds``."""
+        """Tell whether the layer contains a stage of one of ``kinds``."""
         return not self.kinds.isdisjoint(kinds)
 
     @property
     def is_full(self) -> bool:
-        """Whether the layer has the most operations allowed, so that none may join."""
-        return len(self.operations) >= MOST_OPERATIONS
+        """Whether the layer has the most stages allowed, so that none may join."""
+        return len(self.stages) >= MOST_STAGES
 
     @cached_property
     def kinds(self) -> frozenset[type]:
-        """The classes of the layer's operations."""
-        return frozenset(map(type, self.operations))
+        """The classes of the layer's stages."""
+        return frozenset(map(type, self.stages))
 
-    def join(self, position: int, operation: LayerOperation, new_temp: bool = False) -> Open:
-        """Return the layer with ``operation`` appended, at ``position``; ``new_temp``: its result is a further Temp."""
-        return replace(self, position=position, operations=(*self.operations, operation),
-                       temps=self.temps + new_temp)
+    @property
+    def last(self) -> Core | Stage:
+        """The stage that joined last, or the core."""
+        return self.stages[-1] if self.stages else self.core
+
+    def join(self, position: int, stage: Stage) -> Open:
+        """Return the layer with ``stage`` appended, at ``position``."""
+        return replace(self, position=position, stages=(*self.stages, stage))
+
+    def close(self, output: Var) -> Layer:
+        """Return the whole layer, which saves its result as ``output``."""
+        found: dict[str, Any] = {}
+        adds: list[Add | Multiply] = []
+        saves: list[Save] = []
+        relu, scale = False, None
+        for stage in (*self.stages, SaveHere(output)):
+            match stage:
+                case Add() | Multiply():
+                    adds.append(stage)
+                case Relu():
+                    relu = True
+                case Scale():
+                    scale = stage
+                case Round():
+                    found["rounding"], relu = Rounding(stage.tensor, relu), False
+                case ScaleChannels():
+                    found["factors"] = stage.factors
+                case SaveHere():
+                    saves.append(Save(stage.var, relu, self.has(MaxPool) and "pool" not in found, scale))
+                case _:
+                    name = FIELDS.get(type(stage), "elementwise")
+                    assert name not in found, f"layer {self.name}: {stage} and {found[name]}"
+                    found[name] = stage
+        return Layer(self.name, self.core, tuple(saves), adds=tuple(adds), **found)
+
+
+FIELDS = {Lookup: "lookup", Translate: "translation", MaxPool: "pool"}
+"""The field of a Layer for each stage that becomes one as it is; others are elementwise."""
 
 
 @dataclass
@@ -80,12 +161,12 @@ class Builder:
         return Var(name, channels, height, width, self.parts.get(name))
 
     def try_fuse(self, name: str, *excluded: type) -> Open | None:
-        """Take out and return the layer that makes tensor ``name``, to add operations to it.
+        """Take out and return the layer that makes tensor ``name``, to add stages to it.
 
-        Return None if the tensor has several readers, or the layer is full, has saved, or contains an operation of
+        Return None if the tensor has several readers, or the layer is full, has saved, or contains a stage of
         ``excluded``."""
         layer = self.made.get(name)
-        if layer is None or self.is_shared(name) or layer.is_full or layer.has(Save, *excluded):
+        if layer is None or self.is_shared(name) or layer.is_full or layer.has(SaveHere, *excluded):
             return None
         return self.made.pop(name)
 
@@ -100,17 +181,17 @@ class Builder:
     def save_and_go_on(self, name: str, *excluded: type) -> Open | None:
         """Save a shared tensor in the layer that makes it, and take that layer out to save a second one.
 
-        Return the extended layer, or None if it is closed or has an operation of ``excluded``. The caller must keep the
+        Return the extended layer, or None if it is closed or has a stage of ``excluded``. The caller must keep the
         layer's position, because others read the tensor from there on."""
         layer = self.made.get(name)
-        if layer is None or not self.is_shared(name) or layer.has(Save, *excluded):
+        if layer is None or not self.is_shared(name) or layer.has(SaveHere, *excluded):
             return None
         del self.made[name]
-        return layer.join(layer.position, Save(layer.temp, self.var(name)))
+        return layer.join(layer.position, SaveHere(self.var(name)))
 
     def fuse_or_load(self, name: str, node: Node, position: int, *excluded: type) -> Open:
         """Return the layer that makes ``name``, taken out to add to it, or else a new one that loads it."""
-        return self.try_fuse(name, *excluded) or Open(node.name, position, (Load(self.var(name), "%0"),))
+        return self.try_fuse(name, *excluded) or Open(node.name, position, Load(self.var(name)))
 
 
 def find_parts(graph: Graph, lanes: int) -> dict[str, Part]:
@@ -164,8 +245,8 @@ def conv(builder: Builder, position: int, node: Node) -> Open:
     size = builder.graph.shapes[node.output][2:]
     _need_tile(builder, node)
     core = Convolution(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"],
-                       window_of(node), "%0", (size[0], size[1]), drawn_macs(node))
-    return Open(node.name, position, (core,))
+                       window_of(node), (size[0], size[1]), drawn_macs(node))
+    return Open(node.name, position, core)
 
 
 def _need_tile(builder: Builder, node: Node) -> None:
@@ -182,7 +263,7 @@ def _need_tile(builder: Builder, node: Node) -> None:
 
 def enlarge(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that loads the node's input, each pixel repeated by the node's factors."""
-    return Open(node.name, position, (Load(builder.var(node.input(0)), "%0", node.attributes["factors"]),))
+    return Open(node.name, position, Load(builder.var(node.input(0)), node.attributes["factors"]))
 
 
 def need_registers(arch: Arch, node: Node) -> None:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HIR, the compiler's form of layers: a core, operations on its result in the accumulators, and a save.
+"""HIR, the compiler's form of layers: a core, stages on its result in the accumulators, and one or two saves.
 
-A second save, of the result after a ReLU, a max pool or a scaling, may follow. The core is ``mat_mul`` (a convolution
-on the array), ``product`` (of two tensors as matrices) or ``load`` (a tensor brought into the accumulators as it is).
-Operations name memory objects: Vars (tensors between layers), Consts (weights, bias) and Temps (values that live in the
-accumulators during one layer only, named ``%0``, ``%1``, ...)."""
+The core is a convolution on the array, a product of two tensors as matrices, or a load, which brings a tensor into the
+accumulators as it is. Stages are fields of a Layer, so that their order is that of the machine and not of the graph.
+They name memory objects: Vars (tensors between layers) and Consts (weights, bias)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from weft.compiler.text_form import parse_value
 from weft.tmodel.window import Enlargement, Size, Window
@@ -78,7 +77,7 @@ class Var:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A layer's core: the convolution of a Var with Consts into a Temp of ``size`` pixels.
+    """A layer's core: the convolution of a Var with Consts, whose result has ``size`` pixels.
 
     ``macs`` are the multiply-accumulates of the network as its file draws it."""
 
@@ -87,7 +86,6 @@ class Convolution:
     bias: str
     group: int
     window: Window
-    output: str
     size: Size
     macs: int
 
@@ -103,7 +101,6 @@ class Product:
     input: Var
     weights: Var
     name: str
-    output: str
     macs: int
 
     window = Window()
@@ -117,17 +114,16 @@ class Product:
 
 @dataclass(frozen=True)
 class Load:
-    """A layer's core: a Var brought into a Temp, each pixel repeated ``factors`` (height, width) times."""
+    """A layer's core: a Var brought into the accumulators, each pixel repeated ``factors`` (height, width) times."""
 
     input: Var
-    output: str
     factors: Size = (1, 1)
 
     group = 1
 
     @property
     def window(self) -> Window:
-        """The window that an output pixel reads: one pixel, or an Enlargement by ``factors``."""
+        """The window that an output pixel reads: one pixel, or for repeated pixels an Enlargement by ``factors``."""
         return Window() if self.factors == (1, 1) else Enlargement(factors=self.factors)
 
     @property
@@ -137,38 +133,36 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Round:
-    """Rounding of the Temp ``target`` to the quantization parameters of ``tensor``, within a layer.
+class Rounding:
+    """The rounding of the core's result to the quantization parameters of ``tensor``, within a layer.
 
-    The Temp is requantized into local memory and loaded back. ``tensor`` has quantization parameters but no DRAM."""
+    The result is requantized into local memory, after a ReLU if ``relu`` says so, and loaded back. ``tensor`` has
+    quantization parameters but no DRAM."""
 
-    target: str
     tensor: Var
+    relu: bool = False
 
 
 @dataclass(frozen=True)
 class Add:
-    """The sum of the Temp ``target`` and a Var of the same shape, left in ``target``."""
+    """A stage: the sum with a Var of the same shape."""
 
     input: Var
-    target: str
 
 
 @dataclass(frozen=True)
 class Multiply:
-    """The product of the Temp ``target`` and a Var, element by element, left in ``target``."""
+    """A stage: the product with a Var of the same shape, element by element."""
 
     input: Var
-    target: str
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """A function of each scalar of the Temp ``target`` by a lookup table, left in ``target``.
+    """A stage: a function of each scalar by a lookup table of the SIMD unit.
 
     ``function`` is an ONNX operator with its ``attributes``; the table spans the range of the tensor ``source``."""
 
-    target: str
     function: str
     attributes: tuple[tuple[str, Any], ...]
     source: str
@@ -176,12 +170,11 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Translate:
-    """A function that an activation table computes when the Temp ``target`` is next requantized.
+    """A function that an activation table computes where the core's result is first requantized.
 
-    ``target`` gets the quantization parameters of ``tensor``, then the table of ``function`` (see :class:`Lookup`).
+    The result gets the quantization parameters of ``tensor``, then the table of ``function`` (see :class:`Lookup`).
     ``tensor`` needs quantization parameters, but not memory."""
 
-    target: str
     tensor: Var
     function: str
     attributes: tuple[tuple[str, Any], ...]
@@ -190,36 +183,30 @@ class Translate:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """The maximum over each window of the Temp ``source``, into the Temp ``output`` of ``size`` pixels."""
+    """A stage: the maximum over each window; its result has ``size`` pixels."""
 
-    source: str
     window: Window
-    output: str
     size: Size
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """An upper limit: scalars of the Temp ``target`` above ``value`` become ``value``."""
+    """An elementwise stage, an upper limit: scalars above ``value`` become ``value``."""
 
-    target: str
     value: float
 
 
 @dataclass(frozen=True)
 class Abs:
-    """The magnitude: negative scalars of the Temp ``target`` change their sign."""
-
-    target: str
+    """An elementwise stage, the magnitude: negative scalars change their sign."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The Temp ``target`` times a gate: ``target`` plus ``offset``, limited to 0..``limit``.
+    """An elementwise stage: the result times a gate, which is the result plus ``offset``, limited to 0..``limit``.
 
-    ``source`` is the tensor whose values ``target`` has."""
+    ``source`` is the tensor whose values the result has before."""
 
-    target: str
     source: str
     offset: float
     limit: float
@@ -227,111 +214,80 @@ class Gate:
 
 @dataclass(frozen=True)
 class LeakyRelu:
-    """A leaky ReLU: negative scalars of the Temp ``target`` are multiplied by ``slope``, 0 < slope < 1."""
+    """An elementwise stage, a leaky ReLU: negative scalars are multiplied by ``slope``, 0 < slope < 1."""
 
-    target: str
     slope: float
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A factor and an offset for each channel (Consts), applied when the Temp ``target`` is next requantized."""
+    """A factor and an offset for each channel (Consts), applied where a save requantizes."""
 
-    target: str
     weights: str
     bias: str
 
 
 @dataclass(frozen=True)
-class ScaleChannels:
-    """A computed factor for each channel, applied when the Temp ``target`` is next requantized.
-
-    The factors are the first pixel of ``factors``, whose pixels the instruction LoadScale reads."""
-
-    target: str
-    factors: Var
-
-
-@dataclass(frozen=True)
-class Relu:
-    """A ReLU, applied when the Temp ``target`` is next requantized."""
-
-    target: str
-
-
-@dataclass(frozen=True)
 class Save:
-    """The end of a layer: the Temp ``source`` is requantized and stored as the Var ``output``."""
+    """One output of a layer: the Var that the accumulators are requantized and stored as.
 
-    source: str
-    output: Var
-
-
-LayerOperation = (Convolution | Product | Load | Round | Add | Multiply | Lookup | Translate | MaxPool | Minimum | Abs
-                  | Gate | LeakyRelu | Scale | ScaleChannels | Relu | Save)
-
-
-class Saved(NamedTuple):
-    """One output of a layer: its Var, whether a ReLU applies, whether a max pool follows the save, and its scaling."""
+    ``relu`` and ``scale`` are applied on the way. ``before_pool`` says that the layer's max pool follows this save."""
 
     var: Var
-    relu: bool
-    before_pool: bool
-    scale: Scale | None
+    relu: bool = False
+    before_pool: bool = False
+    scale: Scale | None = None
+
+
+Core = Convolution | Product | Load
+Elementwise = Minimum | Abs | Gate | LeakyRelu
+
+KINDS = {Convolution: "mat_mul", Product: "product", Load: "load", Add: "add", Multiply: "multiply",
+         Minimum: "minimum", Abs: "abs", Gate: "gate", LeakyRelu: "leaky_relu"}
+"""The name of each core and of each stage that may be one of several, as in :attr:`Layer.kind`."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer: its core first, a Save last. ``name`` is the graph node that made the core.
+    """A layer: its core, the stages that it has in the order in which they are applied, and its saves.
 
-    Between its first save and its last there is either only a scaling and a ReLU, so that both save the same
-    accumulators, or only a max pool whose windows partition the image, so that each pixel is saved once. A Round rounds
-    the core's result; residuals or a max pool follow it."""
+    ``name`` is the graph node that made the core. ``translation`` belongs to the rounding, or to the save of a layer
+    without one. ``adds`` read a second Var each. ``factors`` is a Var whose first pixel has a factor for each channel,
+    applied where the save requantizes; the instruction LoadScale reads its pixels. A layer has at most one of
+    ``multiplies``, ``lookup`` and ``elementwise``. Of two saves the first is either that of the accumulators before a
+    scaling or a ReLU, or comes before a max pool whose windows partition the image, so that each pixel is saved
+    once."""
 
     name: str
-    operations: tuple[LayerOperation, ...]
+    core: Core
+    saves: tuple[Save, ...]
+    translation: Translate | None = None
+    rounding: Rounding | None = None
+    adds: tuple[Add | Multiply, ...] = ()
+    lookup: Lookup | None = None
+    elementwise: Elementwise | None = None
+    factors: Var | None = None
+    pool: MaxPool | None = None
 
-    @cached_property
-    def core(self) -> Convolution | Product | Load:
-        """The first operation, which fills the accumulators."""
-        core = self.operations[0]
-        assert isinstance(core, Convolution | Product | Load)
-        return core
-
-    @cached_property
-    def rounding(self) -> Round | None:
-        """The Round of the core's result, or None."""
-        return next((operation for operation in self.operations if isinstance(operation, Round)), None)
-
-    @cached_property
-    def rounds_relu(self) -> bool:
-        """Whether a ReLU comes before the rounding."""
-        return isinstance(self.operations[1], Relu) and self.rounding is not None
-
-    @cached_property
-    def adds(self) -> tuple[Add | Multiply, ...]:
-        """The Adds and Multiplies, which read a second Var."""
-        return tuple(operation for operation in self.operations if isinstance(operation, Add | Multiply))
-
-    @cached_property
+    @property
     def multiplies(self) -> bool:
         """Whether the layer has a Multiply."""
-        return any(isinstance(operation, Multiply) for operation in self.operations)
-
-    @cached_property
-    def lookup(self) -> Lookup | None:
-        """The Lookup, or None."""
-        return next((operation for operation in self.operations if isinstance(operation, Lookup)), None)
-
-    @cached_property
-    def translation(self) -> Translate | None:
-        """The Translate, or None."""
-        return next((operation for operation in self.operations if isinstance(operation, Translate)), None)
+        return any(isinstance(add, Multiply) for add in self.adds)
 
     @property
     def function(self) -> Lookup | Translate | None:
-        """The operation that needs a lookup or activation table, or None."""
+        """The stage that needs a lookup or activation table, or None."""
         return self.lookup or self.translation
+
+    @property
+    def first_relu(self) -> bool:
+        """Whether a ReLU applies where the core's result is first requantized."""
+        return self.rounding.relu if self.rounding else self.saves[0].relu
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the layer has no stage between its core and its only save; the save may have a ReLU."""
+        return self == Layer(self.name, self.core, (Save(self.output, self.saves[-1].relu),))
 
     @property
     def argument(self) -> Var:
@@ -342,35 +298,6 @@ class Layer:
     def value(self) -> Var:
         """The Var whose quantization parameters the result of the layer's table has."""
         return self.rounding.tensor if self.translation and self.rounding else self.output
-
-    @cached_property
-    def pool(self) -> MaxPool | None:
-        """The MaxPool, or None."""
-        return next((operation for operation in self.operations if isinstance(operation, MaxPool)), None)
-
-    @cached_property
-    def factors(self) -> Var | None:
-        """The Var whose first pixel has a factor for each channel (see ScaleChannels), or None."""
-        return next((operation.factors for operation in self.operations if isinstance(operation, ScaleChannels)), None)
-
-    @cached_property
-    def elementwise(self) -> Minimum | Abs | Gate | LeakyRelu | None:
-        """The operation that the SIMD unit applies to every vector, perhaps with constant operands, or None."""
-        return next((operation for operation in self.operations
-                     if isinstance(operation, Minimum | Abs | Gate | LeakyRelu)), None)
-
-    @cached_property
-    def saves(self) -> tuple[Saved, ...]:
-        """The tensors that the layer saves, in order, each with what is applied to it."""
-        found = []
-        first = 0 if self.rounding is None else self.operations.index(self.rounding)
-        for number, operation in enumerate(self.operations):
-            if isinstance(operation, Save):
-                before = self.operations[first:number]
-                pools = any(isinstance(entry, MaxPool) for entry in self.operations[number:])
-                found.append(Saved(operation.output, any(isinstance(entry, Relu) for entry in before), pools,
-                                   next((entry for entry in before if isinstance(entry, Scale)), None)))
-        return tuple(found)
 
     @property
     def saves_before_pool(self) -> bool:
@@ -385,7 +312,7 @@ class Layer:
     @property
     def output(self) -> Var:
         """The Var that the layer saves last."""
-        return self.outputs[-1]
+        return self.saves[-1].var
 
     @property
     def inputs(self) -> tuple[Var, ...]:
@@ -397,7 +324,7 @@ class Layer:
     @property
     def vars(self) -> tuple[Var, ...]:
         """Every Var with quantization parameters in the layer: read, looked up, rounded or saved."""
-        inside = [operation.tensor for operation in (self.translation, self.rounding) if operation is not None]
+        inside = [stage.tensor for stage in (self.translation, self.rounding) if stage is not None]
         return *self.inputs, *inside, *self.outputs
 
     @property
@@ -423,12 +350,19 @@ class Layer:
 
     @property
     def kind(self) -> str:
-        """The layer's operations but its last save as text, such as ``mat_mul+add+relu``."""
-        names = {Convolution: "mat_mul", Product: "product", Load: "load", Round: "round", Add: "add",
-                 MaxPool: "max_pool", Minimum: "minimum", Abs: "abs", Gate: "gate", LeakyRelu: "leaky_relu",
-                 Scale: "scale", ScaleChannels: "scale_channels", Translate: "translate", Relu: "relu",
-                 Multiply: "multiply", Lookup: "lookup", Save: "save"}
-        return "+".join(names[type(operation)] for operation in self.operations[:-1])
+        """The layer's core and stages as text, such as ``mat_mul+add+relu``; its last save is not named."""
+        rounding = self.rounding
+        found = [KINDS[type(self.core)], *["relu"] * bool(rounding and rounding.relu),
+                 *["translate"] * (self.translation is not None), *["round"] * (rounding is not None),
+                 *(KINDS[type(add)] for add in self.adds), *["lookup"] * (self.lookup is not None),
+                 *([] if self.elementwise is None else [KINDS[type(self.elementwise)]]),
+                 *["scale_channels"] * (self.factors is not None)]
+        relu, scale = False, None
+        for save in self.saves:
+            found += [*["scale"] * (save.scale is not scale), *["relu"] * (save.relu is not relu),
+                      *["max_pool"] * (self.pool is not None and not save.before_pool), "save"]
+            relu, scale = save.relu, save.scale
+        return "+".join(found[:-1])
 
 
 class Layers(tuple[Layer, ...]):
@@ -437,21 +371,26 @@ class Layers(tuple[Layer, ...]):
     __slots__ = ()
 
     def text(self) -> str:
-        """Return the layers as text, one operation a line; :func:`parse` reads it."""
+        """Return the layers as text, one field a line; :func:`parse` reads it."""
         lines = []
         for layer in self:
             lines.append(f"layer {layer.name}")
-            lines += [f"  {operation}" for operation in layer.operations]
+            lines += [f"  {entry.name}={value}" for entry in fields(layer)[1:]
+                      if (value := getattr(layer, entry.name)) != entry.default]
         return "\n".join(lines) + "\n"
 
 
 def parse(content: str) -> Layers:
     """Return the layers that :meth:`Layers.text` has written. Raise WeftError for other text."""
-    kinds = (*get_args(LayerOperation), Var, Part, Window)
-    found: list[tuple[str, list[LayerOperation]]] = []
+    found: list[list[str]] = []
     for line in content.splitlines():
         if line.startswith("layer "):
-            found.append((line.removeprefix("layer "), []))
+            found.append([f"name={line.removeprefix('layer ')!r}"])
         elif line.strip():
-            found[-1][1].append(parse_value(line, kinds))
-    return Layers(Layer(name, tuple(operations)) for name, operations in found)
+            found[-1].append(line.strip())
+    return Layers(parse_value(f"Layer({', '.join(entries)})", TEXT_KINDS) for entries in found)
+
+
+TEXT_KINDS = (Layer, *get_args(Core), *get_args(Elementwise), Rounding, Add, Multiply, Lookup, Translate, MaxPool,
+              Scale, Save, Var, Part, Window)
+"""The classes that the text of layers names."""

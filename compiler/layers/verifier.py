@@ -1,38 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the HIR: every layer is whole, and what it reads was written before."""
+"""Check the HIR: what a layer reads was written before, and every stage fits the result that it meets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from weft.compiler.errors import Fault
-from weft.compiler.layers.hir import (
-    Add,
-    Convolution,
-    Layer,
-    LayerOperation,
-    Load,
-    MaxPool,
-    Multiply,
-    Product,
-    Round,
-    Save,
-    ScaleChannels,
-    Translate,
-    Var,
-)
+from weft.compiler.layers.hir import Layer, Load, Var
 from weft.hw.contract.schemes import SCALE_VECTORS
 from weft.tmodel.window import Size
-
-Temp = tuple[int | None, Size]
-"""What is known of a Temp: its channels, or None if the layer does not tell, and its height and width."""
 
 
 def verify_layers(layers: Sequence[Layer], inputs: Iterable[str]) -> None:
     """Raise Fault at the first wrong layer. ``inputs``: names of the network's inputs, there from the start."""
     written, saved = set(inputs), set()
     for layer in layers:
-        _verify_operations(layer)
+        _verify_saves(layer)
+        _verify_sizes(layer)
         for var in layer.inputs:
             if var.root not in written:
                 raise Fault(f"layer {layer.name}: reads {var.name!r}, which nothing wrote")
@@ -43,42 +27,33 @@ def verify_layers(layers: Sequence[Layer], inputs: Iterable[str]) -> None:
             written.add(var.root)
 
 
-def _verify_operations(layer: Layer) -> None:
-    """Raise Fault unless the layer has one core, first, ends with a Save, and every operation is right."""
-    temps: dict[str, Temp] = {}
-    for number, operation in enumerate(layer.operations):
-        if isinstance(operation, Convolution | Product | Load) != (number == 0):
-            raise Fault(f"layer {layer.name}: {operation} must be the first operation, and no other")
-        _verify_operation(layer, operation, temps)
-    if not isinstance(layer.operations[-1], Save):
-        raise Fault(f"layer {layer.name}: ends with {layer.operations[-1]}, not with a Save")
+def _verify_saves(layer: Layer) -> None:
+    """Raise Fault unless the layer ends with a save, and only saves before it precede a max pool."""
+    if not layer.saves:
+        raise Fault(f"layer {layer.name}: saves nothing")
+    if any(save.before_pool != (layer.pool is not None) for save in layer.saves[:-1]) or layer.saves[-1].before_pool:
+        raise Fault(f"layer {layer.name}: {layer.saves} do not fit the max pool {layer.pool}")
+    if layer.pool is not None and layer.saves_before_pool and not layer.pool.window.partitions(layer.core.size,
+                                                                                              layer.pool.size):
+        raise Fault(f"layer {layer.name}: {layer.pool} does not read each pixel once of what is saved before it")
 
 
-def _verify_operation(layer: Layer, operation: LayerOperation, temps: dict[str, Temp]) -> None:
-    """Raise Fault if an operation reads a Temp that nothing wrote or does not fit it.
-
-    ``temps`` holds the Temps that earlier operations of the layer made; the operation's own are added."""
-    if isinstance(operation, Convolution | Product | Load):
-        channels = operation.input.channels if isinstance(operation, Load) else None
-        temps[operation.output] = channels, operation.size
-        return
-    name = operation.source if isinstance(operation, MaxPool | Save) else operation.target
-    if name not in temps:
-        raise Fault(f"layer {layer.name}: {operation} reads {name}, which nothing wrote")
-    channels, size = temps[name]
-    if isinstance(operation, MaxPool):
-        if layer.saves_before_pool and not operation.window.partitions(size, operation.size):
-            raise Fault(f"layer {layer.name}: {operation} does not read each pixel once of what is saved before it")
-        temps[operation.output] = channels, operation.size
-    elif isinstance(operation, Add | Multiply | Round | Save | Translate):
-        var = getattr(operation, {Save: "output", Round: "tensor", Translate: "tensor"}.get(type(operation), "input"))
-        _verify_fits(layer, operation, var, channels, size)
-        temps[name] = var.channels, size
-    elif isinstance(operation, ScaleChannels):
-        _verify_fits(layer, operation, operation.factors, channels, (1, SCALE_VECTORS))
+def _verify_sizes(layer: Layer) -> None:
+    """Raise Fault if a Var has other channels or pixels than the result that it is added to or saved from."""
+    inside = [stage.tensor for stage in (layer.translation, layer.rounding) if stage is not None]
+    whole = [*inside, *(add.input for add in layer.adds), *(save.var for save in layer.saves if save.before_pool)]
+    size = layer.core.size if layer.pool is None else layer.pool.size
+    saved = [save.var for save in layer.saves if not save.before_pool]
+    channels = layer.core.input.channels if isinstance(layer.core, Load) else (whole + saved)[0].channels
+    for var in whole:
+        _verify_fits(layer, var, channels, layer.core.size)
+    for var in saved:
+        _verify_fits(layer, var, channels, size)
+    if layer.factors is not None:
+        _verify_fits(layer, layer.factors, channels, (1, SCALE_VECTORS))
 
 
-def _verify_fits(layer: Layer, operation: LayerOperation, var: Var, channels: int | None, size: Size) -> None:
-    """Raise Fault unless ``var`` has the channels and size (height, width) of the Temp that it meets."""
-    if var.size != size or channels not in (None, var.channels):
-        raise Fault(f"layer {layer.name}: {operation} meets a Temp of {channels} channels, {size} pixels")
+def _verify_fits(layer: Layer, var: Var, channels: int, size: Size) -> None:
+    """Raise Fault unless ``var`` has the channels and size (height, width) of the result that it meets."""
+    if var.size != size or var.channels != channels:
+        raise Fault(f"layer {layer.name}: {var} meets a result of {channels} channels, {size} pixels")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which axes of a tensor of the model lie as channels, and one order in which all tensors of an operator can lie.
+"""The axes of tensors: which ones are stored as channels, and one order for all tensors of an operator.
 
 By default axis 1 lies as channels (``index.default_place``). A row [1, 1, n] that a product of matrices made, or heads
 [1, heads, 1, n] of it, lie otherwise: n, or heads and n, are channels. Operators that treat all elements alike take

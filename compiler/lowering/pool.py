@@ -54,9 +54,10 @@ def lines(matrix: np.ndarray) -> list[LikeOutputs]:
 
 
 def weighted(state: Rewrite, node: Node, tensor: str, rows: np.ndarray, columns: np.ndarray) -> str:
-    """Return ``rows`` [output rows, input rows] x image x transposed ``columns`` [output columns, input columns].
+    """Return the tensor ``rows`` x image x transposed ``columns``.
 
-    It is computed for every channel of ``tensor``. Raise CompileError if there are too many kinds of weights."""
+    ``rows`` is [output rows, input rows], ``columns`` [output columns, input columns]. The image is each channel of
+    ``tensor``. Raise CompileError if there are too many kinds of weights."""
     _, channels, *_ = state.shapes[tensor]
     size = (len(rows), len(columns))
     parts: list[tuple[str, PartPlace]] = []

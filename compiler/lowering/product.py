@@ -69,9 +69,9 @@ def _straightened(state: Rewrite, node: Node, stacks: list[np.ndarray]) -> tuple
 
 
 def _matrices(state: Rewrite, node: Node, number: int, stack: np.ndarray, batch: tuple[int, ...]) -> list[str]:
-    """Return each matrix of a stack as a tensor of the model's kind.
+    """Return the names of tensors, one for each matrix of a stack, broadcast to the shape ``batch`` of stacks.
 
-    Matrices that the other stack (``batch``) has more of occur several times."""
+    ``stack`` [..., rows, columns] has the indices of the elements in input ``number`` of the node."""
     matrices = stack.reshape(-1, *stack.shape[-2:])
     names = [f"{node.output}/factor{number}.{place}" for place in range(len(matrices))]
     for name, index in zip(names, matrices, strict=True):

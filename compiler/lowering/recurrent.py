@@ -155,7 +155,7 @@ def _gru(of: Direction) -> Step:
         return of.activate(of.sum(of.at(inputs[which], number), None if h is None else of.of_state(which, h)), 0)
 
     def candidate(number: int, h: str | None) -> str | None:
-        """Return what the state adds to the new one, None for nothing."""
+        """Return the tensor that the old state adds to the new state, None for no tensor."""
         if h is None and not (behind and recurrent.any()):
             return None
         reset = gate(1, number, h)

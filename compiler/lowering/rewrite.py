@@ -36,7 +36,7 @@ NO_WINDOW: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations
 
 
 class TensorView(NamedTuple):
-    """Where a tensor of the model lies: in the canonical ``tensor``.
+    """The storage of a tensor of the model, in the canonical ``tensor``.
 
     ``where``, of the model's shape, has the flat position of each element, None for the default place. An element at
     FILL is the constant ``fill``."""
@@ -94,7 +94,7 @@ class Rewrite:
     unplaced: set[str] = field(default_factory=set)
     """Inputs that lie in the user's order until somebody wants them otherwise."""
     orders: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
-    """Of inputs that have their place: where the user's elements lie, as a port's ``order``."""
+    """Inputs with a decided order: the places of the user's elements, as a port's ``order``."""
 
     copies: dict[str, str] = field(default_factory=dict)
     magnitudes: dict[str, str] = field(default_factory=dict)

@@ -32,7 +32,7 @@ def filled(magnitude: float) -> float:
 
 @dataclass(frozen=True)
 class Rule:
-    """Which values of an attribute are supported: ``text`` says it, ``accepts`` tests it."""
+    """The values of an attribute that are supported: ``text`` names them, ``accepts`` tests one."""
 
     text: str
     accepts: Callable[[Any], bool]

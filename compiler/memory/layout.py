@@ -89,7 +89,7 @@ class MemoryPlan:
 
 
 class Printed(NamedTuple):
-    """What :meth:`MemoryPlan.text` says: allocations, and each layer's name, scratch in vectors and plan."""
+    """The content of :meth:`MemoryPlan.text`: allocations, and each layer's name, scratch in vectors and plan."""
 
     dram0: dict[str, Allocation]
     dram1: dict[str, Allocation]
@@ -106,7 +106,7 @@ _PLAN = re.compile(r"layer (.*): scratch=(\d+) (Plan\(.*\))")
 
 
 def parse(content: str) -> Printed:
-    """Return what :meth:`MemoryPlan.text` says. Raise WeftError at a line that it does not write."""
+    """Return the plan that :meth:`MemoryPlan.text` wrote. Raise WeftError at a line that it does not write."""
     found = Printed({}, {}, {}, None, {}, ())
     for line in content.splitlines():
         if match := _PLACE.fullmatch(line):

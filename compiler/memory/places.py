@@ -32,7 +32,7 @@ class Allocation:
 
 
 class Kept(NamedTuple):
-    """What of a root Var lies in a core's local memory.
+    """The part of a root Var that is in a core's local memory.
 
     ``tiles`` channel tiles from ``first_tile`` on, and of each ``pixels`` from ``first_pixel`` on."""
 
@@ -56,7 +56,7 @@ class Resident(NamedTuple):
 
 @dataclass(frozen=True)
 class DramAddress:
-    """Where a Var lies in the DRAMs: its channel tiles one after the other in DRAM0, from ``dram0`` on.
+    """A Var's addresses in the DRAMs: its channel tiles one after the other in DRAM0, from ``dram0`` on.
 
     With ``dram1`` the Var is striped: the odd channel tiles are in DRAM1, from there on, and only the even ones in
     DRAM0."""

@@ -24,7 +24,7 @@ GAIN = 0.97
 
 @dataclass(frozen=True)
 class Share:
-    """What layers have of both memories while they run beside another: so many vectors from address 0 on."""
+    """The vectors, from address 0 on, that layers may use of both memories while they run beside another layer."""
 
     local: int
     accumulators: int
@@ -58,7 +58,9 @@ def together(layers: Sequence[Layer], arch: Arch) -> dict[int, list[int]]:
 
 
 def still_fitting(shapes: Sequence[LayerShape], plans: Sequence[Plan], shared: Mapping[int, Share]) -> dict[int, Share]:
-    """Return those of the shares that these plans leave room for: of a layer on the array all beside it, or none."""
+    """Return the shares in ``shared`` that these plans leave room for.
+
+    For each layer on the array these are the shares of all layers beside it, or none."""
     found: dict[int, Share] = {}
     for leader, others in together([shape.layer for shape in shapes], shapes[0].arch).items():
         own = {number: shared[number] for number in others if number in shared}
@@ -78,7 +80,7 @@ def _fit(shapes: Sequence[LayerShape], plans: Sequence[Plan], leader: int, own: 
 
 
 def _share(plans: Sequence[Plan]) -> Share:
-    """Return what the layers beside another one need, one after another."""
+    """Return the share that is enough for each of several layers, which run one after another beside another layer."""
     return Share(max(plan.need.local_total for plan in plans), max(plan.need.accumulator_total for plan in plans))
 
 

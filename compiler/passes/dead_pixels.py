@@ -34,7 +34,7 @@ class EvenPixels(NamedTuple):
         return self.start + self.step * (self.length - 1)
 
     def within(self, other: EvenPixels) -> EvenPixels:
-        """Return the same pixels, counted among those of ``other``, which contains them all."""
+        """Return these pixels as indices into the pixels of ``other``, which contains them all."""
         step = self.step // other.step if self.length > 1 else 1
         return EvenPixels((self.start - other.start) // other.step, step, self.length)
 

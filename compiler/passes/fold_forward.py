@@ -192,7 +192,7 @@ class _Folder:
         return graph.with_nodes(nodes, constants)
 
     def _moves(self) -> dict[str, np.ndarray]:
-        """Return what is added to the bias of convolutions [channels], by the tensor that they make."""
+        """Return the additions to the biases of convolutions [channels], by the tensor that a convolution makes."""
         moves: dict[str, np.ndarray] = {}
         for name, maker in self.sums.makers.items():
             sources = [self.offsets[entry] for entry in maker.inputs if entry in self.offsets]

@@ -178,7 +178,7 @@ def _as_function(graph: Graph, last: Node, source: str, nodes: Sequence[Node]) -
 
 
 def _given(graph: Graph, node: Node, numbers: Mapping[str, Argument]) -> tuple[Argument, ...]:
-    """Return what a node computes from: step numbers for tensors (``numbers``), values for constants."""
+    """Return a node's arguments: the step number of each tensor (from ``numbers``), the value of each constant."""
     return tuple(numbers[name] if name in numbers else _scalar(graph, name) or 0.0 for name in node.inputs if name)
 
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
-from weft.compiler.passes.ways import Way, ways
+from weft.compiler.passes.input_packings import InputPacking, input_packings
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.tmodel.window import Window
 
 NEAR = 1.125
-"""The ratio to the least cycles up to which ways to pack count as equally fast.
+"""The ratio to the least cycles up to which packings count as equally fast.
 
 Among these the smallest input is best: it leaves more local memory to weights, and a max pool reads fewer rows
 twice."""
@@ -31,8 +31,8 @@ def pack_inputs(graph: Graph, arch: Arch, request: Request) -> Graph:
         readers = graph.consumers().get(port.tensor, [])
         thin = graph.shapes[port.tensor][1] < arch.array_size
         if thin and readers and all(_is_alike(node, readers[0]) for node in readers):
-            way = _best(graph, readers[0], arch, request.input_cycles)
-            graph = _packed(graph, port, readers, way) if way.axes else graph
+            chosen = _best(graph, readers[0], arch, request.input_cycles)
+            graph = _packed(graph, port, readers, chosen) if chosen.axes else graph
     return graph
 
 
@@ -41,46 +41,47 @@ def _is_alike(node: Node, first: Node) -> bool:
     return node.op == "Conv" and node.attributes["group"] == 1 and node.attributes == first.attributes
 
 
-def _best(graph: Graph, node: Node, arch: Arch, input_cycles: float) -> Way:
-    """Return the way to pack with the smallest input among those of about the least cycles.
+def _best(graph: Graph, node: Node, arch: Arch, input_cycles: float) -> InputPacking:
+    """Return the packing with the smallest input among those of about the least cycles.
 
-    Cycles are those of the slower of array and DRAM0, and before these ``input_cycles`` for each byte on its way there.
-    Among equals the way with the fewest vectors through the array wins."""
+    Cycles are those of the slower of array and DRAM0, plus ``input_cycles`` for each byte that the host sends.
+    Among equals the packing with the fewest vectors through the array wins."""
     _, channels, height, width = graph.shapes[node.input(0)]
     _, made, rows, columns = graph.shapes[node.output]
     attributes, lanes = node.attributes, arch.array_size
     window = Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
     beats = arch.vector_beats
 
-    def loaded(way: Way) -> int:
-        return -(-way.packing.layout[0] // lanes) * math.prod(way.packing.size)
+    def loaded(chosen: InputPacking) -> int:
+        return -(-chosen.packing.layout[0] // lanes) * math.prod(chosen.packing.size)
 
-    def passed(way: Way) -> int:
-        tiles = -(-way.packing.layout[0] // lanes) * -(-made // lanes)
-        return way.window.work(way.packing.size, (rows, columns)) * tiles
+    def passed(chosen: InputPacking) -> int:
+        tiles = -(-chosen.packing.layout[0] // lanes) * -(-made // lanes)
+        return chosen.window.work(chosen.packing.size, (rows, columns)) * tiles
 
-    def cycles(way: Way) -> float:
-        return max(passed(way), loaded(way) * beats) + loaded(way) * arch.vector_bytes * input_cycles
+    def cycles(chosen: InputPacking) -> float:
+        return max(passed(chosen), loaded(chosen) * beats) + loaded(chosen) * arch.vector_bytes * input_cycles
 
-    plain, *others = ways(window, (channels, height, width), (rows, columns))
-    fitting = [plain, *(way for way in others if loaded(way) * SHARE <= arch.dram0_depth)]
+    plain, *others = input_packings(window, (channels, height, width), (rows, columns))
+    fitting = [plain, *(chosen for chosen in others if loaded(chosen) * SHARE <= arch.dram0_depth)]
     least = min(map(cycles, fitting))
-    return min((way for way in fitting if cycles(way) <= NEAR * least), key=lambda way: (loaded(way), passed(way)))
+    fast = [chosen for chosen in fitting if cycles(chosen) <= NEAR * least]
+    return min(fast, key=lambda chosen: (loaded(chosen), passed(chosen)))
 
 
-def _packed(graph: Graph, port: GraphPort, readers: Sequence[Node], way: Way) -> Graph:
-    """Return the graph with an input packed in a given way, and its convolutions' weights and windows adapted."""
+def _packed(graph: Graph, port: GraphPort, readers: Sequence[Node], chosen: InputPacking) -> Graph:
+    """Return the graph with an input packed as chosen, and its convolutions' weights and windows adapted."""
     _, _, bottom, right = readers[0].attributes["pads"]
-    ends = [0 if axis in way.axes else end for axis, end in enumerate((bottom, right))]
-    attributes = {**readers[0].attributes, "kernel_shape": way.window.kernel, "strides": way.window.strides,
-                  "pads": (*way.window.pads, *ends), "dilations": way.window.dilations}
+    ends = [0 if axis in chosen.axes else end for axis, end in enumerate((bottom, right))]
+    attributes = {**readers[0].attributes, "kernel_shape": chosen.window.kernel, "strides": chosen.window.strides,
+                  "pads": (*chosen.window.pads, *ends), "dilations": chosen.window.dilations}
     weights, made = {}, {}
     for node in readers:
         name = f"{node.output}/packed_weights"
-        weights[name] = way.weights(np.asarray(graph.constants[node.input(1)]))
+        weights[name] = chosen.weights(np.asarray(graph.constants[node.input(1)]))
         made[node.output] = node.replace(inputs=(node.input(0), name, *node.inputs[2:]), attributes=attributes)
-    inputs = tuple(dataclasses.replace(entry, packing=way.packing) if entry is port else entry
+    inputs = tuple(dataclasses.replace(entry, packing=chosen.packing) if entry is port else entry
                    for entry in graph.inputs)
-    shapes = {**graph.shapes, port.tensor: (1, *way.packing.layout)}
+    shapes = {**graph.shapes, port.tensor: (1, *chosen.packing.layout)}
     smaller = graph.with_nodes([made.get(entry.output, entry) for entry in graph.nodes], weights)
     return smaller.replace(inputs=inputs, shapes=shapes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the elements of the network's inputs lie: each input lies as the first operator that computes wants it.
+"""Pass: store each input of the network in the order that the first operator that computes needs.
 
 The host packs the inputs, so that any order is free. What an operator wants is known at once if it has an order of
 its own, as a convolution or the product with a constant matrix. Others take what they are given: then an input has
@@ -144,7 +144,9 @@ def _place_as(state: Rewrite, name: str, axes: Axes) -> None:
 
 
 def _own_axes(index: np.ndarray, axes: Axes, shape: Shape) -> Axes:
-    """Return the axes of an input's ``shape``, some elements of which, ``index``, are to lie with ``axes``."""
+    """Return the axes for a whole input of ``shape`` such that its elements ``index`` are stored with ``axes``.
+
+    These are the default axes if no choice stores them so."""
     channels = []
     for axis, numbers in enumerate(np.unravel_index(np.maximum(index, 0), shape)):
         changes = [[bool((numbers != numbers.take([0], entry)).any()) for entry in kind] for kind in axes]

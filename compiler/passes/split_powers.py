@@ -53,7 +53,7 @@ ChannelRanges = Callable[[Graph, Sequence[str]], Mapping[str, tuple[np.ndarray, 
 
 @dataclass(frozen=True)
 class Powers:
-    """What a function's argument is made of.
+    """The terms of a function's argument.
 
     ``mix``: nodes that add up with weights that are not negative, from ``source`` or its square to the argument.
     ``square``: the factor of the square, None if magnitudes are added up. ``cone``: the nodes that make the magnitudes
@@ -73,7 +73,7 @@ class Powers:
 
 # -- what belongs together ---------------------------------------------------------------------------------------------
 def powers_of(graph: Graph, argument: str, makers: Mapping[str, Node]) -> Powers | None:
-    """Return what the tensor ``argument`` adds up, if these are magnitudes of convolutions' results; else None."""
+    """Return the terms of the sum ``argument`` if they are magnitudes of convolutions' results; else None."""
     mix: list[Node] = []
     name, square = argument, None
     while (node := makers.get(name)) is not None:

@@ -26,7 +26,7 @@ MOST_HELD = 1 << 26
 """The most numbers of tensors that one run of a sample keeps in memory: 256 MB."""
 
 PIECE = 1 << 20
-"""How many numbers of a tensor have their exponents counted at once."""
+"""The numbers of a tensor whose exponents are counted at once."""
 
 SUMS = ("Conv", "Product")
 """Operators whose partial sums are measured."""
@@ -128,7 +128,7 @@ def sum_key_of(node: Node) -> str:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What calibration measured on ``samples`` inputs; ``random``: they were random numbers.
+    """The result of calibration on ``samples`` inputs; ``random``: they were random numbers.
 
     ``ranges``: tensor -> its range. ``sums``: :func:`sum_key_of` a node -> a limit of its partial sums, in whatever
     order. ``means``: tensor that a convolution reads -> the mean of every channel."""
@@ -226,7 +226,7 @@ def _looked_at_together(graph: Graph) -> list[list[Node]]:
 
 
 class _Seen:
-    """What the tensors of a graph were on the samples run so far.
+    """Statistics of a graph's tensors on the samples run so far.
 
     ``ranges``: by tensor. ``sums``: the largest partial sum of every convolution and product, by its key. ``means``: by
     channel, of tensors that convolutions read."""

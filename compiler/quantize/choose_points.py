@@ -68,7 +68,7 @@ def copied(var: Var, makers: Mapping[str, Layer], constants: Mapping[str, np.nda
 
 def _copy_of(layer: Layer | None, constants: Mapping[str, np.ndarray]) -> Var | None:
     """Return the Var that a layer copies to its output and does nothing else, or None."""
-    core = layer.core if layer is not None and len(layer.operations) == 2 else None
+    core = layer.core if layer is not None and layer.is_bare and not layer.first_relu else None
     if isinstance(core, Convolution) and copies_inputs(constants[core.weights], constants[core.bias]):
         return core.input
     return None

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.layers.hir import Convolution, Layer, Lookup, Saved, Translate, Var
+from weft.compiler.layers.hir import Convolution, Layer, Lookup, Save, Translate, Var
 from weft.compiler.lowering.functions import value_table
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.quantize.calibrate import Calibration, Range
@@ -179,7 +179,7 @@ def _by_channel(layer: Layer, factors: Var, scales: Mapping[str, TensorScale],
     return (enter,), (OutputQuantization(shift, nothing, nothing, out.zero),)
 
 
-def _requantization_of_sum(save: Saved, constants: Mapping[str, np.ndarray], step: float,
+def _requantization_of_sum(save: Save, constants: Mapping[str, np.ndarray], step: float,
                            out: TensorScale) -> OutputQuantization:
     """Return how a sum in steps of ``step`` (a real number) is requantized to the saved tensor."""
     weights, bias = (np.broadcast_to(values, save.var.channels) for values in _scaling(save, constants))
@@ -188,8 +188,8 @@ def _requantization_of_sum(save: Saved, constants: Mapping[str, np.ndarray], ste
     return OutputQuantization(*_requantization_with_bias(weights, bias, TensorScale(step, 0), out), out.zero)
 
 
-def _scaling(save: Saved, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return what a saved tensor is multiplied by and what is then added, in real numbers: [channels] or [1]."""
+def _scaling(save: Save, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the factor and the addend of a saved tensor, in real numbers: each [channels] or [1]."""
     if save.scale is None:
         return np.ones(1), np.zeros(1)
     weights, bias = (constants[name].astype(np.float64).reshape(-1) for name in (save.scale.weights, save.scale.bias))

@@ -98,7 +98,7 @@ class OutputBlock:
 
 @dataclass(frozen=True)
 class LayerConsts:
-    """Where one layer's constants lie in DRAM1, in vectors.
+    """The addresses of one layer's constants in DRAM1, in vectors.
 
     ``base`` of the weights, from which offsets in ``blocks`` count (those of a product count in its Var). ``operand``:
     address of the SIMD unit's ``operands`` constants or of its ``tables``, which take ``local_vectors`` vectors of

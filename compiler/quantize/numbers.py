@@ -72,7 +72,7 @@ class Numbers(ABC):
         """Return how the Var ``root`` encodes real numbers."""
 
     @abstractmethod
-    def ways(self, number: int) -> LayerQuantization:
+    def registers(self, number: int) -> LayerQuantization:
         """Return the register values of the operations of layer ``number``."""
 
     @abstractmethod
@@ -84,7 +84,7 @@ class Numbers(ABC):
         """Return the parameters of layer ``number`` for the compiler's report."""
 
     def warnings(self, layers: Sequence[Layer]) -> list[str]:
-        """Return what the user should know of these parameters, each with a way out."""
+        """Return warnings on these parameters for the user, each with a way out."""
         return []
 
     @abstractmethod

@@ -46,7 +46,7 @@ def rounded_weights(steps: np.ndarray, number: DataType) -> np.ndarray:
 
 
 def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) -> np.ndarray:
-    """Return what ``errors`` of weights [out, in / group, height, width] add to each output channel.
+    """Return the average error of each output channel from ``errors`` of weights [out, in / group, height, width].
 
     This is the average away from an image's edges, for input channels with the given ``means``."""
     per_group = errors.sum((2, 3)).reshape(group, -1, errors.shape[1])
@@ -110,7 +110,7 @@ class LayerFixedPointParams:
         return self.output_shifts[0] if self.gate_shift is None else 0
 
     @property
-    def ways(self) -> LayerQuantization:
+    def registers(self) -> LayerQuantization:
         """The register values of the layer's operations."""
         core = Settings.of(input_shift=self.core_shift)
         functions = self.functions or (NO_SETTINGS,) * len(self.output_shifts)
@@ -143,9 +143,9 @@ class FixedPointParams(Numbers):
         """Return the binary point of the Var ``root``, with the data type."""
         return TensorPoint(arch.number, self.vars[root])
 
-    def ways(self, number: int) -> LayerQuantization:
+    def registers(self, number: int) -> LayerQuantization:
         """Return the register values of the operations of layer ``number``."""
-        return self.layers[number].ways
+        return self.layers[number].registers
 
     def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
         """Return the integer constants of layer ``number``, which is ``layer``."""

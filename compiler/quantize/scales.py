@@ -33,14 +33,14 @@ MULTIPLIER_WIDTH = 17
 
 
 class InputQuantization(NamedTuple):
-    """How a byte is rescaled when it is loaded into the accumulators: (byte - ``zero``) * ``factor``."""
+    """The rescaling of a byte that is loaded into the accumulators: (byte - ``zero``) * ``factor``."""
 
     zero: int
     factor: int
 
 
 class OutputQuantization(NamedTuple):
-    """How accumulators are requantized to bytes.
+    """The requantization of accumulators to bytes.
 
     ``shift`` in 0..42. Of each channel: ``multipliers``, int64 in 0..2**17 - 1, and ``biases``, int64 that fit 32
     signed bits. ``zero``: the zero point of the result."""
@@ -51,7 +51,7 @@ class OutputQuantization(NamedTuple):
     zero: int
 
     @property
-    def way(self) -> Settings:
+    def settings(self) -> Settings:
         """The values of the Configure registers for this requantization."""
         return Settings.of(output_shift=self.shift, output_zero_point=self.zero)
 
@@ -117,10 +117,10 @@ class LayerAffineParams:
     loads_table: bool = False
 
     @property
-    def ways(self) -> LayerQuantization:
+    def registers(self) -> LayerQuantization:
         """The register values of the layer's operations."""
         enters = [Settings.of(input_zero_point=enter.zero, input_multiplier=enter.factor) for enter in self.rescales]
-        leaves = [leave.way for leave in self.requantizations]
+        leaves = [leave.settings for leave in self.requantizations]
         if self.activation_table is not None:
             leaves = [Settings((*way, (Register.ACTIVATION_TABLE, self.activation_table if number == 0 else 0)))
                       for number, way in enumerate(leaves)]
@@ -173,7 +173,8 @@ class AffineParams(Numbers):
     def check_limits(self, layers: Sequence[Layer]) -> None:
         """Raise CompileError if a layer's upper limit is not the end of its output's scale."""
         for layer in layers:
-            for limit in (operation.value for operation in layer.operations if isinstance(operation, Minimum)):
+            if isinstance(layer.elementwise, Minimum):
+                limit = layer.elementwise.value
                 end, step = self.vars[layer.output.root].high, self.vars[layer.output.root].scale
                 if end > limit + step:
                     raise refuse(f"node {layer.name!r}, upper limit {limit:g}", f"a scale that goes to {end:.6g}, for "
@@ -184,9 +185,9 @@ class AffineParams(Numbers):
         """Return the scale and zero point of the Var ``root``."""
         return self.vars[root]
 
-    def ways(self, number: int) -> LayerQuantization:
+    def registers(self, number: int) -> LayerQuantization:
         """Return the register values of the operations of layer ``number``."""
-        return self.layers[number].ways
+        return self.layers[number].registers
 
     def integers(self, number: int, layer: Layer, constants: Mapping[str, np.ndarray], arch: Arch) -> LayerIntegers:
         """Return the integer constants of layer ``number``, which is ``layer``."""

@@ -193,7 +193,7 @@ def _pieces(function: RealFunction, span: Span, table: ValueTable, point: int, d
 
 
 def _evaluated(pieces: Pieces, arguments: np.ndarray, point: int) -> np.ndarray:
-    """Return the values that the pieces give for real arguments."""
+    """Return a table's values, in real numbers, for real arguments; ``point`` is the binary point of its keys."""
     places = arguments * 2.0 ** point - pieces.first
     index = np.clip(np.floor(places / (1 << pieces.spacing_log2) + 0.5).astype(int), 0, len(pieces.values) - 1)
     distance = (places - (index << pieces.spacing_log2)) * 2.0 ** -point

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer, Load, Minimum, Relu
+from weft.compiler.layers.hir import Convolution, Layer, Load, Minimum
 from weft.compiler.quantize.calibrate import Range
 from weft.compiler.quantize.scales import MOST_STEPS
 from weft.tmodel.scales import HIGHEST, LOWEST, FactorScale, TensorScale
@@ -43,8 +43,8 @@ def var_scales(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], ran
             scales[layer.factors.root] = FactorScale.of(scales[maker.argument.root].scale)
     alone = groups.alone()
     for layer in layers:  # in order, for one may read what another made
-        if layer.first.name in alone and _only(layer, constants, -1, Relu):
-            read, positive = scales[layer.core.input.root], isinstance(layer.operations[1], Relu)
+        if layer.first.name in alone and _only(layer, constants, -1, relu=True):
+            read, positive = scales[layer.core.input.root], layer.first_relu
             scales[layer.first.name] = read._replace(zero=LOWEST) if positive else read.mirrored
     return scales
 
@@ -61,8 +61,8 @@ class _Groups:
         for var in held:
             if var.name in given:
                 self._given.setdefault(var.root, given[var.name])
-        self._limits = {layer.output.root: operation.value for layer in layers for operation in layer.operations
-                        if isinstance(operation, Minimum)}
+        self._limits = {layer.output.root: layer.elementwise.value for layer in layers
+                        if isinstance(layer.elementwise, Minimum)}
 
     def join(self, source: str, target: str) -> None:
         """Merge the groups of two roots, unless the file gives them two different scales."""
@@ -104,7 +104,7 @@ def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Ite
     """Yield pairs of Vars whose second has only numbers of the first, and whether it must have the same scale.
 
     Max pools, whose outputs must, come first. For a function whose result is not saved the table decides the scale."""
-    plain = [layer for layer in layers if isinstance(layer.core, Load) and len(layer.operations) == 2]
+    plain = [layer for layer in layers if isinstance(layer.core, Load) and layer.is_bare and not layer.first_relu]
     copies = [layer for layer in layers if _only(layer, constants, 1)]
     for layer in layers:
         if layer.pool is not None:
@@ -114,13 +114,12 @@ def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Ite
         yield layer.core.input.root, layer.first.root, False
 
 
-def _only(layer: Layer, constants: Mapping[str, np.ndarray], factor: int, *then: type) -> bool:
-    """Tell whether each result of a layer's core is one of its inputs times ``factor``.
+def _only(layer: Layer, constants: Mapping[str, np.ndarray], factor: int, *, relu: bool = False) -> bool:
+    """Tell whether each result of a layer's core is one of its inputs times ``factor``, as it is first requantized.
 
-    Operations of the classes ``then`` may follow the core."""
-    last = layer.translation or layer.rounding or layer.operations[-1]
-    between = layer.operations[1:layer.operations.index(last)]
-    if not isinstance(layer.core, Convolution) or not all(isinstance(entry, then) for entry in between):
+    With ``relu`` a ReLU may be applied there."""
+    direct = layer.translation is not None or layer.rounding is not None or layer.is_bare
+    if not isinstance(layer.core, Convolution) or not direct or (layer.first_relu and not relu):
         return False
     weights = constants[layer.core.weights].reshape(len(constants[layer.core.weights]), -1)
     return bool(((weights != 0).sum(1) == 1).all() and (weights.sum(1) == factor).all()

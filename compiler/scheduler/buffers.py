@@ -10,7 +10,7 @@ from weft.compiler.scheduler.pool import Buffer, Pool
 
 
 class Key(NamedTuple):
-    """What a buffer holds: its kind, and a hashable value that identifies its content."""
+    """A buffer's content: its kind, and a hashable value that identifies it."""
 
     kind: str
     content: Hashable

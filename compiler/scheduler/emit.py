@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Saved, Var
+from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Save, Var
 from weft.compiler.layers.taps import Pass, Steps, lines, rows
 from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
 from weft.compiler.memory.places import DramAddress, Resident
@@ -62,6 +62,27 @@ class Streamed(NamedTuple):
     settings: Settings
 
 
+Walks = dict[tuple[Size, int, int], list[Streamed]]
+"""Weight tiles, by their taps, -> walks from base 0."""
+
+
+class Corners(NamedTuple):
+    """Two views that MatMuls join: input tile 0 would begin at ``near``, each ``pitch`` behind the one before.
+
+    The output channel tile begins at ``far``; ``walks`` are those between views of these pixels."""
+
+    strip: View
+    result: View
+    near: int
+    pitch: int
+    far: int
+    walks: Walks
+
+    def near_of(self, tile: WeightTile) -> int:
+        """Return where the input of a weight tile begins."""
+        return self.near + tile.input_tile * self.pitch
+
+
 class Run(NamedTuple):
     """Weight ``tiles`` in a row that share their weights, from vector ``offset`` of the block's on.
 
@@ -78,10 +99,10 @@ class LayerEmitter:
     ``homes`` has addresses in the DRAMs and ``residents`` places in local memory, by Var name; ``copy`` is the base of
     a copy of all Consts in DRAM0, or None; ``exchange`` what goes from core to core."""
 
-    def __init__(self, shape: LayerShape, plan: Plan, ways: LayerQuantization, homes: Mapping[str, DramAddress],
+    def __init__(self, shape: LayerShape, plan: Plan, registers: LayerQuantization, homes: Mapping[str, DramAddress],
                  residents: Mapping[str, Resident], pools: Pools, copy: int | None,
                  exchange: Exchange | None = None) -> None:
-        self.shape, self.layer, self.arch, self.plan, self.ways = shape, shape.layer, shape.arch, plan, ways
+        self.shape, self.layer, self.arch, self.plan, self.registers = shape, shape.layer, shape.arch, plan, registers
         self.homes, self.residents, self.free = homes, residents, pools.accumulators
         self.exchange = exchange or Exchange((), {})
         self.imports = [*self.exchange.imports]
@@ -90,7 +111,7 @@ class LayerEmitter:
         self.operand = Buffer(pools.accumulators.base, shape.consts.operands)
         self.sloped = isinstance(self.layer.elementwise, LeakyRelu) and not shape.consts.operands  # on output
         self.result = Buffer(0, 0)
-        self.walks: dict[tuple[int | Size, ...], list[Streamed]] = {}  # from base 0, by tap and pixels of both sides
+        self.walks: dict[tuple[Size, ...], Walks] = {}  # by pixels of both sides
         self.runs: dict[tuple[int, tuple[int, int], tuple[int, int]], list[Run]] = {}  # by output, inputs, taps
 
     def operations(self) -> Operations:
@@ -98,7 +119,7 @@ class LayerEmitter:
 
         At the end all that it took from the pools is given back."""
         self.free.hold(self.operand)
-        yield from self.loader.operands(self.operand.base, self.ways)
+        yield from self.loader.operands(self.operand.base, self.registers)
         steps = layer_steps(self.shape, self.plan.tiling)
         for step, ending in zip(steps, self.loader.endings(steps), strict=True):
             prepared = self.loader.prepare(step)
@@ -124,13 +145,13 @@ class LayerEmitter:
 
     def tables(self) -> Operations:
         """Yield the loads of the layer's tables alone, which later layers may find loaded."""
-        if self.layer.lookup is not None or self.ways.load_table:
+        if self.layer.lookup is not None or self.registers.load_table:
             self.free.hold(self.operand)
-            yield from self.loader.operands(self.operand.base, self.ways)
+            yield from self.loader.operands(self.operand.base, self.registers)
             self.free.release(self.operand)
 
     def _compute(self, prepared: Prepared) -> Operations:
-        """Yield what a step computes, a few output channel tiles at a time.
+        """Yield the operations that compute a step, a few output channel tiles at a time.
 
         Complete tiles are saved at once. With rounding they are saved after the next tiles' rounding, so that the
         requantizer need not wait until they are loaded back."""
@@ -175,8 +196,8 @@ class LayerEmitter:
         elif self.layer.multiplies:
             factor = self._place(prepared, tiles, step.core, self.plan.need.core)
             yield from move(False, core, prepared.residuals[0], factor, ACCUMULATORS, self.arch,
-                            self.ways.adds[0])
-            yield from emit_multiply(result, factor, self.ways.simd[0], self.arch)
+                            self.registers.adds[0])
+            yield from emit_multiply(result, factor, self.registers.simd[0], self.arch)
         elif not self.loader.preloads:
             yield from self._add(prepared, result, core, overwrite=False)
 
@@ -188,12 +209,12 @@ class LayerEmitter:
         result = self._place(prepared, tiles, step.core, 0)
         if self.layer.lookup is not None:
             for piece in by_pieces(result) if self.layer.rounding else [result]:
-                yield from emit_lookup(piece, self.ways.simd[0], self.shape.consts.tables, self.arch)
+                yield from emit_lookup(piece, self.registers.simd[0], self.shape.consts.tables, self.arch)
         if self.layer.saves_before_pool:
             yield from self._finish(prepared, result, before_pool=True)
         if self.layer.pool is not None:
             pooled = self._place(prepared, tiles, step.region, self.plan.need.core)
-            yield from emit_pool(self.layer.pool, result, pooled, self.ways.simd[-1], self.arch,
+            yield from emit_pool(self.layer.pool, result, pooled, self.registers.simd[-1], self.arch,
                                  continues=not step.first)
             result = pooled
         if step.last:
@@ -203,14 +224,14 @@ class LayerEmitter:
         """Yield the moves of a load core from an input tile into the accumulators."""
         assert isinstance(self.layer.core, Load)
         if self.layer.core.factors == (1, 1):
-            return move(False, core, strip, result, ACCUMULATORS, self.arch, self.ways.core)
-        return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.ways.core)
+            return move(False, core, strip, result, ACCUMULATORS, self.arch, self.registers.core)
+        return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.registers.core)
 
     def _add(self, prepared: Prepared, result: View, box: Box, *, overwrite: bool) -> Operations:
         """Yield the moves that add a ``box`` of the further inputs to the accumulators.
 
         With ``overwrite`` the first of them replaces what was there."""
-        for number, (view, way) in enumerate(zip(prepared.residuals, self.ways.adds, strict=True)):
+        for number, (view, way) in enumerate(zip(prepared.residuals, self.registers.adds, strict=True)):
             yield from move(False, box, view, result, ACCUMULATORS, self.arch, way,
                             accumulate=number > 0 or not overwrite)
 
@@ -222,12 +243,12 @@ class LayerEmitter:
 
         def move_out(box: Box) -> Operations:
             for piece in pieces(box):
-                yield from move(True, piece, view, result, ACCUMULATORS, self.arch, self.ways.rounding,
-                                relu=self.layer.rounds_relu)
+                yield from move(True, piece, view, result, ACCUMULATORS, self.arch, self.registers.rounding,
+                                relu=self.layer.first_relu)
 
         yield from self._scaled(prepared, result.box, 0, move_out)
         for piece in pieces(result.box):
-            yield from move(False, piece, view, result, ACCUMULATORS, self.arch, self.ways.core)
+            yield from move(False, piece, view, result, ACCUMULATORS, self.arch, self.registers.core)
             yield from self._add(prepared, result, piece, overwrite=False)
 
     def _mat_muls(self, prepared: Prepared, output: int, result: View) -> Operations:
@@ -237,8 +258,9 @@ class LayerEmitter:
         starts = block.starts(step.inputs, step.taps)
         if starts and not block.carries_bias:
             yield from self._spread_bias(block, local, output, result)
+        corners = self._corners(prepared.strip, output, result)
         for first, offset, alike in self._runs(output, step.inputs, step.taps):
-            near, far, streams = self._streams(alike, prepared.strip, output, result)
+            near, far, streams = self._streams(alike, corners)
             biased = first and block.biased
             if streams:
                 yield lir.LoadWeight(Address(LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
@@ -260,18 +282,21 @@ class LayerEmitter:
                                                 lambda entry: (entry[0].offset, entry[1]))]
         return self.runs[key]
 
-    def _streams(self, alike: Sequence[WeightTile], strip: View, output: int,
-                 result: View) -> tuple[int, int, list[Streamed]]:
+    def _corners(self, strip: View, output: int, result: View) -> Corners:
+        """Return where the channel tiles of the MatMuls between two views begin, and the walks between such views."""
+        boxes = result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
+        return Corners(strip, result, strip.base - strip.box.tiles[0] * strip.tile_pitch, strip.tile_pitch,
+                       result.base + (output - result.box.tiles[0]) * result.tile_pitch,
+                       self.walks.setdefault(boxes, {}))
+
+    def _streams(self, alike: Sequence[WeightTile], corners: Corners) -> tuple[int, int, list[Streamed]]:
         """Return the MatMuls of weight tiles that share their weights: bases in both memories, and walks from there.
 
         Taps that continue each other are one walk."""
-        bases = [(strip.base + (tile.input_tile - strip.box.tiles[0]) * strip.tile_pitch,
-                  result.base + (output - result.box.tiles[0]) * result.tile_pitch) for tile in alike]
-        found = [self._tap_spans(tile, strip, result) for tile in alike]
         if len(alike) == 1:
-            return *bases[0], found[0]
-        streams = [Streamed(walk._replace(near=near + walk.near, far=far + walk.far), settings)
-                   for (near, far), walks in zip(bases, found, strict=True) for walk, settings in walks]
+            return corners.near_of(alike[0]), corners.far, self._tap_spans(alike[0], corners)
+        streams = [Streamed(walk._replace(near=corners.near_of(tile) + walk.near, far=corners.far + walk.far), settings)
+                   for tile in alike for walk, settings in self._tap_spans(tile, corners)]
         return 0, 0, streams if alike[0].taps else self._joined(stream.walk for stream in streams)
 
     def _joined(self, walks: Iterable[PairedWalk]) -> list[Streamed]:
@@ -290,17 +315,17 @@ class LayerEmitter:
             yield lir.MatMul(None, Address(ACCUMULATORS, corner + low), high - low, self.together,
                              self.loader.preloads)
 
-    def _tap_spans(self, tile: WeightTile, strip: View, result: View) -> list[Streamed]:
+    def _tap_spans(self, tile: WeightTile, corners: Corners) -> list[Streamed]:
         """Return the walks of a weight tile's MatMuls from base 0: input in local memory, output in accumulators.
 
         A weight tile is one tap of the kernel, or the taps of a depthwise pass."""
-        boxes = result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
-        key = tile.tap, tile.taps, tile.kernel_rows, *boxes
-        if key not in self.walks:
-            both = replace(strip, base=0), replace(result, base=0)
-            self.walks[key] = ([*self._pass_spans(Pass(tile.tap, tile.taps, tile.kernel_rows), *both)] if tile.taps else
-                               self._joined(self._first_spans(tile.tap, *both)))
-        return self.walks[key]
+        key = tile.tap, tile.taps, tile.kernel_rows
+        found = corners.walks.get(key)
+        if found is None:
+            both = replace(corners.strip, base=0), replace(corners.result, base=0)
+            found = corners.walks[key] = ([*self._pass_spans(Pass(*key), *both)] if tile.taps else
+                                          self._joined(self._first_spans(tile.tap, *both)))
+        return found
 
     def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[PairedWalk]:
         """Yield the walks of a tap, from the first input channel tile to the first output channel tile.
@@ -342,7 +367,8 @@ class LayerEmitter:
         """Return the Configure registers of a MatMul; ``kernel_rows`` is a mask, as TAP_ROWS has it."""
         values = {Register.TAP_ORIGIN: origin, Register.TAP_DROPPED: dropped, Register.TAP_ROWS: kernel_rows,
                   Register.TAP_PITCH: pitch}
-        return Settings((*self.ways.mat_mul, *((register, values[register]) for register in tap_registers(self.arch))))
+        taps = tuple((register, values[register]) for register in tap_registers(self.arch))
+        return Settings((*self.registers.mat_mul, *taps))
 
     def _finish(self, prepared: Prepared, result: View, *, before_pool: bool) -> Operations:
         """Yield the saves before or after the max pool.
@@ -350,13 +376,13 @@ class LayerEmitter:
         Before the first save comes the layer's elementwise operation, once, unless saves do it."""
         if (before_pool == self.layer.saves_before_pool and self.layer.elementwise is not None
                 and (self.operand.size or isinstance(self.layer.elementwise, Abs))):
-            yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, self.ways.simd[0],
+            yield from emit_elementwise(self.layer.elementwise, self.operand.base, result, self.registers.simd[0],
                                         self.arch)
         for number, save in enumerate(self.layer.saves):
             if save.before_pool == before_pool:
                 yield from self._save(prepared, result, save, number)
 
-    def _save(self, prepared: Prepared, result: View, save: Saved, number: int) -> Operations:
+    def _save(self, prepared: Prepared, result: View, save: Save, number: int) -> Operations:
         """Yield the moves that requantize a result into local memory and, unless it is pinned, on to DRAM."""
         var, rounds = save.var, self.layer.rounding is not None
         resident = var.root in self.residents
@@ -365,7 +391,7 @@ class LayerEmitter:
         def move_out(box: Box) -> Operations:
             for piece in pieces(box) if rounds else [box]:
                 yield from move(True, piece, view, result, ACCUMULATORS, self.arch,
-                                self.ways.requantizations[number],
+                                self.registers.requantizations[number],
                                 relu=save.relu or self.sloped)
 
         yield from self._scaled(prepared, result.box, rounds + number, move_out)

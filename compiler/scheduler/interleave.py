@@ -51,7 +51,7 @@ Row = tuple[Any, ...]
 
 
 class Paces(NamedTuple):
-    """How fast units are taken to be, [operations]: half cycles for a vector through the SIMD unit, and for a beat.
+    """The assumed speed of units, [operations]: half cycles for a vector through the SIMD unit, and for a beat.
 
     None for one of them: SIMD_CYCLES, or a cycle."""
 

@@ -26,8 +26,7 @@ def check_layers(layers: Layers, constants: Mapping[str, np.ndarray], arch: Arch
     tiles = {core.weights: _weight_tiles(constants[core.weights], core.group, arch)
              for core in (layer.core for layer in layers) if isinstance(core, Convolution)}
     least = sum(tiles[layer.core.weights] for layer in layers if isinstance(layer.core, Convolution))
-    least += sum(_maxima(layer, operation, arch) for layer in layers for operation in layer.operations
-                 if isinstance(operation, MaxPool))
+    least += sum(_maxima(layer, layer.pool, arch) for layer in layers if layer.pool is not None)
     check_length(least, arch)
 
 

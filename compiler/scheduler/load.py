@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step needs in local memory: its buffers, and the loads that fill them."""
+"""The buffers that a step needs in local memory, and the loads that fill them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Loader:
         self.pieces: dict[Hashable, list[tuple[int, int]]] = {}
         self.loads: list[lir.Operation] = []
 
-    def operands(self, base: int, ways: LayerQuantization) -> Iterator[lir.Operation]:
+    def operands(self, base: int, registers: LayerQuantization) -> Iterator[lir.Operation]:
         """Yield the loads of the layer's lookup tables, activation table, or SIMD constants.
 
         Constants go on to the accumulators, from ``base`` on."""
@@ -97,10 +97,10 @@ class Loader:
         near = Address(LOCAL, self.buffers.claim({key: consts.local_vectors})[0][key])
         if consts.operands:
             yield lir.DataMove(True, near, Address(DRAM1, consts.operand), consts.operands)
-            yield lir.DataMove(False, near, Address(ACCUMULATORS, base), consts.operands, ways.operand)
-        if ways.load_table:
+            yield lir.DataMove(False, near, Address(ACCUMULATORS, base), consts.operands, registers.operand)
+        if registers.load_table:
             yield lir.DataMove(True, near, Address(DRAM1, consts.operand), TABLE_ENTRIES)
-            yield lir.LoadActivationTable(near, ways.load_table)
+            yield lir.LoadActivationTable(near, registers.load_table)
         if self.layer.lookup is not None:
             yield from self._tables(near, self.arch.lut_depth)
         self.buffers.release(key)
@@ -169,7 +169,7 @@ class Loader:
         return found
 
     def _staged(self, step: TileStep) -> dict[str, Box]:
-        """Return what is written to DRAM after this step, by the output's name."""
+        """Return the boxes that are written to DRAM after this step, by the output's name."""
         return {save.var.name: step.core if save.before_pool else step.region
                 for save in self.shape.streamed_outputs if step.complete and (step.last or save.before_pool)}
 

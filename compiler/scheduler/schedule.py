@@ -131,7 +131,7 @@ class Free:
     def _operations(self, number: int, pools: Pools, behind: int) -> list[lir.Operation]:
         """Return the operations of a layer, as many as a program may have."""
         copy = self.layout.copy.base if self.layout.copy is not None else None
-        emitter = LayerEmitter(self.layout.shapes[number], self.layout.plans[number], self.numbers.ways(number),
+        emitter = LayerEmitter(self.layout.shapes[number], self.layout.plans[number], self.numbers.registers(number),
                                self.layout.homes, self.layout.residents, pools, copy,
                                self.exchanges[number] if self.exchanges else None)
         emitted = emitter.tables() if number in self.resting else emitter.operations()
@@ -151,7 +151,7 @@ class Free:
 
 
 def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Schedule:
-    """Return the same operations in the order in which they start; see ``interleave.py``."""
+    """Return the schedule with its operations in the order in which they start; see ``interleave.py``."""
     fetch = None if choices.fetch_pace is None and not choices.fetch_paces else _paces(
         plain.layers, choices.fetch_paces, choices.fetch_pace or 2)
     simd = _paces(plain.layers, choices.paces, 2 * SIMD_CYCLES) if choices.paces else None

@@ -13,7 +13,7 @@ from weft.compiler.tiling.spans import Box, groups
 
 @dataclass(frozen=True)
 class TileStep:
-    """What is loaded and computed together. Steps with the same ``stage`` add to the same accumulators.
+    """Tiles that are loaded and computed together. Steps with the same ``stage`` add to the same accumulators.
 
     ``region``: output channel tiles and pixels of the layer's output. ``core``: the same channel tiles, pixels of the
     core's result. ``strip``: the input tile that the step reads. ``inputs``, ``taps``: input channel tiles and weight

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each core reads and writes of every tensor, and what it takes over from others by way of DRAM0."""
+"""The exchange between cores: which parts of a tensor each core reads, writes, and takes from others through DRAM0."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _alike(mask: np.ndarray) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
 
 # -- what goes from core to core ---------------------------------------------------------------------------------------
 class Flows:
-    """What every core touches in every layer: ``cores`` [cores][layers]."""
+    """The boxes that every core reads and writes in every layer: ``cores`` [cores][layers]."""
 
     def __init__(self, cores: Sequence[Sequence[Touched]], roots: Sequence[Var], lanes: int) -> None:
         self.cores, self.tensors = cores, Tensors(roots, lanes)

@@ -44,9 +44,9 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Way:
-    """Cuts of the first layers: their ``shares``, the modelled ``cost`` in cycles, and who ``made`` what of each root.
+    """Cuts of the first layers: their ``shares`` and the modelled ``cost`` in cycles.
 
-    ``recent`` tells ways apart that go on differently."""
+    ``made``: by root, the boxes that each core has computed; for a root that a later layer reads."""
 
     shares: Shares
     cost: float

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When cores wait for each other: posts and waits for what one core moves in DRAM0 after another.
+"""Synchronisation of cores: posts and waits for moves of one core that depend on another's through DRAM0.
 
 A program of one core means its operations in order. Split over cores it means the same if every two moves of different
 cores that touch a vector, one of them a save, keep the order of their layers. So cores post behind moves that others
@@ -105,7 +105,9 @@ class _Touched:
         self.read = np.full((cores, vectors), NONE, np.int64)
 
     def note(self, core: int, number: int, operation: lir.DataMove) -> list[Dependency]:
-        """Note a move, and return what it depends on, the last operation of each core first."""
+        """Record a move, and return the moves of other cores that it depends on.
+
+        Dependencies are in descending order of core, then of operation."""
         walk = operation.far_walk
         places = (walk.base + np.arange(walk.rows)[:, None] * walk.pitch + np.arange(walk.size) * walk.stride).ravel()
         before = {(int(other), int(producer)) for other, producer in
@@ -155,7 +157,7 @@ def _chunks(schedule: Schedule) -> np.ndarray:
 
 
 def _walk(schedule: Schedule, number: int) -> Walk:
-    """Return what a move touches of DRAM0."""
+    """Return the walk over DRAM0 of a schedule's DataMove ``number``."""
     operation = schedule.operations[number]
     assert isinstance(operation, lir.DataMove)
     return operation.far_walk

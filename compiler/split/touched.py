@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a core's share of a layer reads and writes."""
+"""The boxes that a core's share of a layer reads and writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTHING = Touched((), ())
 
 
 def touched(shape: LayerShape) -> Touched:
-    """Return what the share of a layer reads and writes."""
+    """Return the boxes of Vars that the share of a layer reads and writes."""
     layer, share = shape.layer, shape.box
     core = shape.core_region(share)
     reads = [(layer.core.input, shape.input_region(core, _inputs(shape), (0, shape.most_taps)))]

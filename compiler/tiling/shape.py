@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compiler.layers.hir import Layer, Load, Product, Saved, Var
+from weft.compiler.layers.hir import Layer, Load, Product, Save, Var
 from weft.compiler.layers.taps import load_cycles
 from weft.compiler.quantize.consts import LayerConsts, OutputBlock
 from weft.compiler.tiling.spans import Box, groups, part_count
@@ -142,12 +142,12 @@ class LayerShape:
 
     @cached_property
     def part(self) -> float:
-        """How many of the output's channel tiles are computed, 1 for all."""
+        """The number of the output's channel tiles that are computed, 1 for all."""
         return 1 if self.share is None else self.output_tiles / self.layer.output.tiles(self.arch.array_size)
 
     @cached_property
     def input_part(self) -> float:
-        """How many of the input's channel tiles are read, 1 for all."""
+        """The number of the input's channel tiles that are read, 1 for all."""
         if self.share is None or self.loads:
             return self.part
         return len({number for block in self.blocks for number, tiles in enumerate(block.tiles)
@@ -221,7 +221,7 @@ class LayerShape:
         return self.layer.core.input.root in self.resident
 
     @cached_property
-    def streamed_outputs(self) -> tuple[Saved, ...]:
+    def streamed_outputs(self) -> tuple[Save, ...]:
         """The outputs that are written to DRAM."""
         return tuple(save for save in self.layer.saves if save.var.root not in self.resident)
 

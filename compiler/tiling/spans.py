@@ -120,7 +120,7 @@ def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[PairedWalk]:
 
 
 def repeated(walks: Iterable[PairedWalk]) -> list[PairedWalk]:
-    """Return the same walks as fewer ones.
+    """Return fewer walks that visit the same vectors.
 
     Single-row walks with the same far vectors, and near vectors at equal distances, become one walk of several rows."""
     found: list[PairedWalk] = []

@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 
 class Links(NamedTuple):
-    """How groups of output and of input channel tiles are connected by weights.
+    """The connections by weights between groups of output and of input channel tiles.
 
     ``pairs`` of groups with weights between them, and the ``most`` pairs of one output group."""
 
@@ -58,19 +58,18 @@ class WeightTiles:
         weight tile has NOWHERE as its first, and lies before all others with its last."""
         inputs = max((len(block.tiles) for block in self.blocks), default=1)
         first = np.full((len(self.blocks), inputs, self.most_taps, 3), NOWHERE, np.int64)
-        rows = np.zeros(first.shape[:3], np.int64)
-        (down, along), step = np.zeros((2, *first.shape[:3]), np.int64), Steps.of(self.window).taps
-        for output, block in enumerate(self.blocks):
-            for number, tiles in enumerate(block.tiles):
-                if tiles:
-                    first[output, number, :len(tiles)] = [(*tile.tap, tile.offset) for tile in tiles]
-                    down[output, number, :len(tiles)] = [tile.kernel_rows - 1 for tile in tiles]
-                    along[output, number, :len(tiles)] = [max(0, tile.taps - 1) * step for tile in tiles]
-                    rows[output, number, :len(tiles)] = [tile.rows for tile in tiles]
-        last = np.where(first == NOWHERE, -1, first)
-        last[..., 0] += down
-        last[..., 1] += along
-        last[..., 2] += rows
+        last = np.full_like(first, -1)
+        groups = [tiles for block in self.blocks for tiles in block.tiles]
+        every = [tile for tiles in groups for tile in tiles]
+        sizes = np.array([*map(len, groups)], np.int64)
+        outputs = np.repeat(np.arange(len(self.blocks)), [len(block.tiles) for block in self.blocks])
+        numbers = np.concatenate([np.arange(len(block.tiles)) for block in self.blocks] or [sizes])
+        places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        where = np.repeat(outputs, sizes), np.repeat(numbers, sizes), places
+        begin = np.array([(*tile.tap, tile.offset) for tile in every], np.int64).reshape(-1, 3)
+        more = np.array([(tile.kernel_rows - 1, max(0, tile.taps - 1), tile.rows) for tile in every],
+                        np.int64).reshape(-1, 3)
+        first[where], last[where] = begin, begin + more * (1, Steps.of(self.window).taps, 1)
         return first, last
 
     @cached_property

@@ -47,7 +47,7 @@ class Problem:
 
     @property
     def formula(self) -> Choices:
-        """What the formulas choose for the memory."""
+        """The formulas' choices for the memory."""
         return for_memory(self.dram, self.arch)
 
 
@@ -89,7 +89,7 @@ class Judge:
             return None
 
     def local(self, base: Choices, candidate: Choices) -> Local | None:
-        """Return what ``candidate`` saves beside ``base``; None if it does not fit, or changes nothing."""
+        """Return the cycles that ``candidate`` saves against ``base``; None if it does not fit, or changes nothing."""
         before, after = self.layout(base), self.layout(candidate)
         if before is None or after is None:
             return None

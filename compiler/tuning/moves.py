@@ -36,7 +36,7 @@ class Neighbours:
     search: Search
 
     def openings(self) -> list[Choices]:
-        """Return what concerns all layers and so is judged first: their paces, and constants in both DRAMs."""
+        """Return the moves that concern all layers, to be judged first: their paces, and constants in both DRAMs."""
         layers = range(len(self.weights))
         return [self._copied(), *(replace(self.choices, fetch_pace=pace) for pace in FETCH_PACES),
                 *(replace(self.choices, paces=dict.fromkeys(layers, pace)) for pace in PACES)]

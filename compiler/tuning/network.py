@@ -61,7 +61,7 @@ def _problem(request: Request, products: Products, dram: DramModel) -> Problem:
 
 
 def _known(file: Path) -> list[Tuned] | None:
-    """Return what is kept, None if nothing is, or nothing that can be read."""
+    """Return the tuned subgraphs in a cached file, None if there is no file that can be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=list[Tuned])
     except (OSError, msgspec.DecodeError):

@@ -188,7 +188,7 @@ class _Search:
 
 
 def alike(move: Choices, layout: MemoryPlan) -> Iterator[Choices]:
-    """Yield the same tilings for other layers of the same form."""
+    """Yield moves that give a move's tilings to other layers of the same form."""
     for number, tiling in move.tilings.items():
         shape = layout.shapes[number]
         for other, each in enumerate(layout.shapes):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What DRAM readers and writers share: from segments to bursts on an address channel."""
+"""The burst splitter of DRAM readers and writers: from segments to bursts on an address channel."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class ProgramReader(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        """Return the circuit: start -> one segment -> bursts -> ar; r -> beats received -> beats, the last one cut."""
+        """Return the circuit: one segment from the start, its bursts on ar, and received beats, the last one cut."""
         m = Module()
         beat_bits, beat_bytes = axi.size_log2(self._width), self._width // 8
         segment = segment_layout(self._address_width, self._width, BYTES_WIDTH - beat_bits)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a page of registers behind an AXI4-Lite slave port is read and written: one read and one write at a time."""
+"""A page of registers behind an AXI4-Lite slave port: one read and one write at a time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What DRAM readers and writers share: from operations to contiguous segments of DRAM."""
+"""The segment maker of DRAM readers and writers: from operations to contiguous segments of DRAM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft.hw.parts.walker import Walker
 
 
 class Geometry:
-    """How vectors lie on the bus, in units: the largest piece that divides both a vector and a beat."""
+    """The layout of vectors on the bus, in units: the largest piece that divides both a vector and a beat."""
 
     def __init__(self, arch: Arch) -> None:
         self.beat_bytes = arch.axi_data_width // 8
@@ -78,7 +78,7 @@ class Segments(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        """Return the circuit: operation -> walker over pieces -> units -> beats -> a FIFO of segments."""
+        """Return the circuit: a walker over the operation's pieces, their sizes in beats, and a FIFO of segments."""
         m = Module()
         operation, place = operation_layout(self._arch, "dram_read"), tuple(dram_place(self._arch))
         pieces = data.StructLayout({

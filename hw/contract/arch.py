@@ -38,7 +38,7 @@ ONCE, EVERY_STEP = FixedPointOnce.name, FixedPointEveryStep.name
 
 
 ROW_TAPS, MOST_KERNEL_ROWS = 3, 3
-"""Of a depthwise MatMul: neighbouring vectors of a row whose products meet in one sum, and the rows that they come
+"""Taps of a depthwise MatMul: neighbouring vectors of a row whose products meet in one sum, and the rows that they come
 from."""
 TAPS = (0, ROW_TAPS, ROW_TAPS * MOST_KERNEL_ROWS)
 """Values of ``depthwise_taps``."""

@@ -15,15 +15,31 @@ class IdealDram:
 
     ``read_latency``: from an address taken to the first beat. ``write_latency``: from a burst's last beat to its
     response. ``bursts``: reads, and writes, under way at most, as the simulated memory takes them
-    (simulate/sv/axi_dram.sv)."""
+    (simulate/sv/axi_dram.sv). ``bus_bytes``: bytes a cycle that all ports move together, 0 without such a limit; the
+    program's go first, then DRAM0's."""
 
     read_latency: int = 30
     write_latency: int = 30
     bursts: int = 16
+    bus_bytes: float = 0.0
 
 
 EXPECTED = IdealDram()
 """The memory that estimates and simulations take by default, and that the compiler plans for."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A memory that is known by published numbers and assumptions only: the best, a typical and the worst case."""
+
+    best: IdealDram
+    typical: IdealDram
+    worst: IdealDram
+
+    @property
+    def cases(self) -> dict[str, IdealDram]:
+        """The cases by name."""
+        return {"best": self.best, "typical": self.typical, "worst": self.worst}
 
 
 @dataclass(frozen=True, kw_only=True)

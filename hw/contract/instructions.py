@@ -83,7 +83,7 @@ SIMD_ARGUMENTS: dict[SimdOpcode, int] = {
     SimdOpcode.NO_OP: 0, SimdOpcode.ZERO: 0, SimdOpcode.MOVE: 1, SimdOpcode.NOT: 1, SimdOpcode.INCREMENT: 1,
     SimdOpcode.DECREMENT: 1, SimdOpcode.ABS: 1, SimdOpcode.LOOKUP: 1,
 }
-"""How many sources an operation reads; 2 where it is not listed."""
+"""The number of sources that an operation reads; 2 where it is not listed."""
 
 
 def simd_argument_count(opcode: SimdOpcode) -> int:

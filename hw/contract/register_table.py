@@ -51,7 +51,7 @@ def tap_registers(arch: Arch) -> dict[Register, RegisterSpec]:
 
 
 def _taps() -> dict[Register, RegisterSpec]:
-    """Return those of rows of taps."""
+    """Return the Configure registers of machines with ``depthwise_taps``."""
     return {
         Register.TAP_ORIGIN: RegisterSpec.unsigned(
             2, 0, "MatMul: 0 for all lanes into each; else depthwise, tap number TAP_ORIGIN (from 1) meets the vector "
@@ -84,7 +84,7 @@ def tap_span(masks: np.ndarray) -> np.ndarray:
 
 
 def _kernel_rows(arch: Arch) -> dict[Register, RegisterSpec]:
-    """Return those of several rows of taps at once."""
+    """Return the Configure registers of machines that apply several rows of taps at once."""
     return {
         Register.TAP_ROWS: RegisterSpec.unsigned(
             arch.kernel_rows, 1, "depthwise MatMul: which rows of taps count, a bit each, bit 0 the first; the first "

@@ -27,7 +27,7 @@ class Walk(NamedTuple):
         return self.base + (self.size - 1) * self.stride + (self.rows - 1) * self.pitch
 
     def moved(self, vectors: int) -> Walk:
-        """Return the same walk so many vectors further on."""
+        """Return this walk moved by a number of vectors."""
         return self._replace(base=self.base + vectors)
 
     def addresses(self) -> np.ndarray:

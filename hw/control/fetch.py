@@ -40,7 +40,7 @@ class Fetch(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        """Return the circuit: program or stream -> a FIFO of beats -> a gearbox -> instructions."""
+        """Return the circuit: a FIFO of beats from program or stream, and a gearbox that makes instructions."""
         m = Module()
         unit_bytes = math.gcd(self._beat_bytes, self._instruction_bytes)
         beat_units = self._beat_bytes // unit_bytes

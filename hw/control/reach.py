@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far an operation reaches: the arithmetic of last addresses."""
+"""The arithmetic of an operation's last addresses."""
 
 from __future__ import annotations
 

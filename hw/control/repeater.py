@@ -103,7 +103,7 @@ class StepHistory(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        """Return the circuit: start -> reading: a place a cycle -> fetched: the memory's output -> o."""
+        """Return the circuit: an address that advances a place a cycle, and the memory's output, which is ``o``."""
         m = Module()
         m.submodules.steps = memory = Memory(shape=self._step, depth=self._depth, init=[])
         write, read = memory.write_port(), memory.read_port()

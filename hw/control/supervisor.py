@@ -20,7 +20,7 @@ BUS_CAUSES = {
     "dram_write": (Cause.DRAM0_WRITE_RESPONSE, Cause.DRAM1_WRITE_RESPONSE),
     "program": (Cause.PROGRAM_READ_RESPONSE,), "sync": (Cause.COUNTER_OVERFLOW,), "other": (Cause.OTHER_CORE,),
 }
-"""Who can meet an error response, or tell of an error -> the cause it raises.
+"""The cause that each unit raises when it meets an error response or reports an error.
 
 If two windows share a port, it is the cause of each window."""
 

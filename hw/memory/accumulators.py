@@ -162,7 +162,7 @@ class AccumulatorBank(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        """Return the circuit: block RAM -> the row, or newer writes to it -> adder -> result -> block RAM."""
+        """Return the circuit: a row of block RAM, or a newer write to it, goes through the adder back to block RAM."""
         m = Module()
         read, stored, write = block_ram(m, "ram", self._rows, word_width(self._arch))
         m.d.comb += read.addr.eq(self.r_addr)

@@ -39,7 +39,7 @@ class ActivationTables(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        """Return the circuit: scalars -> block RAM -> its output register -> looked up, or the scalars as they were."""
+        """Return the circuit: block RAM, its output register, and the choice of the entry or the scalar as it was."""
         m = Module()
         entry = Signal(range(TABLE_ENTRIES))
         looks = delayed(m, self.table != 0, ACTIVATION_TABLE_LATENCY, name="looks")

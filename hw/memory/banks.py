@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What banked memories share: addresses interleaved over banks on their low bits."""
+"""The bank policy of the banked memories: addresses are interleaved over banks on their low bits."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class MoveInUnit(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        """Return the circuit: operation -> walker -> local memory -> input rescaler."""
+        """Return the circuit: a walker reads local memory, and its rows go to the input rescaler."""
         m = Module()
         arch, layout = self._arch, operation_layout(self._arch, "move_in")
         tag = data.StructLayout({"address": arch.accumulator_address_width, "last": 1, "accumulate": 1,

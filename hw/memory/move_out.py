@@ -34,7 +34,7 @@ class MoveOutUnit(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        """Return the circuit: operation -> walker -> requantizer -> functions -> FIFO -> local memory."""
+        """Return the circuit: a walker, requantizer, output functions, and a FIFO in front of local memory."""
         m = Module()
         arch, layout = self._arch, operation_layout(self._arch, "move_out")
         scalars = ReadPort(arch.accumulator_address_width, vector_layout(arch))

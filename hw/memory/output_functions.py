@@ -20,7 +20,7 @@ FUNCTIONS = ("output_slope", "output_maximum")
 
 
 def functions_of(arch: Arch) -> tuple[str, ...]:
-    """Return those of ``FUNCTIONS`` that a machine has."""
+    """Return the names in ``FUNCTIONS`` that a machine has."""
     return tuple(name for name in FUNCTIONS if getattr(arch, name))
 
 
@@ -39,7 +39,7 @@ class OutputFunctions(wiring.Component):
         })
 
     def elaborate(self, platform: object) -> Module:
-        """Return the circuit: row -> x slope, rounded off -> limited."""
+        """Return the circuit: a row is multiplied by the slope and rounded, then limited."""
         m = Module()
         relus = DelayLine(m, self.relu, output_latency(self._arch), name="relu_line")
         values = [value.as_signed() for value in self.row]

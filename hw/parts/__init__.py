@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What blocks are made of: shapes, ports, walkers, arbiters, register slices, fixed-point arithmetic."""
+"""Parts of which blocks are made: shapes, ports, walkers, arbiters, register slices, fixed-point arithmetic."""

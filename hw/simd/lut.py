@@ -43,7 +43,7 @@ class LookupTables(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        """Return the circuit: one lane beside the other."""
+        """Return the circuit: a lookup for each lane, side by side."""
         m = Module()
         for lane in range(self._arch.lane_count):
             self._lane(m, lane)

@@ -39,10 +39,11 @@ class Bridge:
         self.transport, self.name = transport, transport.name
         self.strays = self.faults = self._settled = 0
         self.shadow = Shadow()
-        """What was written and not released: memory holds it."""
+        """The words that were written and not released: memory has them."""
         self.mark = secrets.randbits(32)
-        """Of this bridge, for a register that keeps it: another one there says that the far end lost its memory, or
-        that somebody else used it."""
+        """The number of this bridge, which a register stores.
+
+        Another number there says that the far end lost its memory, or that somebody else used it."""
 
     # -- reading ---------------------------------------------------------------------------------------------------
     def read(self, address: int, count: int) -> np.ndarray:

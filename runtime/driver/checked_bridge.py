@@ -73,7 +73,7 @@ class CheckedBridge(Bridge):
         super().repair()
 
     def pause(self, seconds: float) -> None:
-        """Wait, while the far end does all it was told."""
+        """Send all writes that wait, then let ``seconds`` pass."""
         self._flush([])
         self.transport.pause(seconds)
 
@@ -115,7 +115,7 @@ class CheckedBridge(Bridge):
             self._put_piece(at, words[first:first + size])
 
     def _put_piece(self, address: int, words: np.ndarray) -> None:
-        """Write one piece and read it, until it is there."""
+        """Write one piece until reading it returns ``words``. Raise LinkError after ATTEMPTS writes."""
         for _ in range(ATTEMPTS):
             if np.array_equal(self._carry([], [(address, len(words))])[0], words):
                 return

@@ -17,9 +17,12 @@ from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.needs import needs_of
 from weft.runtime.driver.register_machine import RegisterMachine
 from weft.runtime.driver.registers import Registers, check_board, check_there
+from weft.runtime.driver.sample_ring import SampleRing
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.simulated import SimulatedTransport
 from weft.runtime.driver.transport import PROGRAM_SECONDS, Transport
+from weft.runtime.run_settings import RunSettings
+from weft.support.errors import WeftError, explain
 from weft.tmodel.network import Network
 
 
@@ -60,8 +63,9 @@ def litex_target(transport: Transport, options: Mapping[str, Any]) -> LinkTarget
 class SimulatedTarget:
     """The simulated hardware, which starts when its machine is known."""
 
-    def __init__(self, name: str, arch: Arch | None, seconds: float) -> None:
-        self.name, self.arch, self._seconds = name, arch, seconds
+    def __init__(self, name: str, arch: Arch | None, seconds: float,
+                 settings: RunSettings = RunSettings()) -> None:  # noqa: B008 - it is frozen
+        self.name, self.arch, self._seconds, self.settings = name, arch, seconds, settings
         self._links: dict[Arch, LinkTarget] = {}
 
     def backend(self, model: Network, arch: Arch) -> Backend:
@@ -70,6 +74,7 @@ class SimulatedTarget:
             self.close()
             transport = SimulatedTransport(arch)
             self._links[arch] = LinkTarget(transport, transport.memory_map, self._seconds)
+            self._links[arch].settings = self.settings
         return self._links[arch].backend(model, arch)
 
     def close(self) -> None:
@@ -83,6 +88,8 @@ class LinkTarget:
 
     arch: Arch | None = None
     shell: ShellFile | None = None
+    settings = RunSettings()
+    """What each program finds set."""
     leveling: Leveling | None = None
     """The leveling of the DRAM; None if it was started before, or nothing has to start."""
 
@@ -126,7 +133,17 @@ class LinkTarget:
     def backend(self, model: Network, arch: Arch) -> Backend:
         """Return the machine as a backend for a model. Raise WeftError if it is another machine."""
         return RegisterMachine(self.bridge, self.memory_map, arch, needs_of(model, arch.cores), model.name,
-                               self._seconds)
+                               self._seconds, self.settings, self._ring())
+
+    def _ring(self) -> SampleRing | None:
+        """Return the ring of samples if they are asked for. Raise WeftError if the shell has none."""
+        if not self.settings.sample_cycles:
+            return None
+        if self.shell is None or self.shell.samples is None:
+            raise WeftError(explain(f"samples on device {self.name}", "no ring of samples in its shell",
+                                    "a LiteX board whose shell.json names one", "build its bitstream again, or take "
+                                    "samples on rtl (weft run --on rtl --samples CYCLES)"))
+        return SampleRing(self.bridge, self.shell.samples)
 
     def close(self) -> None:
         """Close the link."""

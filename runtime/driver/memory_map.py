@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a machine's registers and memories are, for the host's side of the bridge and for the machine's ports."""
+"""Addresses of a machine's registers and memories, for the host's side of the bridge and for the machine's ports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LITEX_REGISTERS, LITEX_MEMORY, LITEX_BYTES = 0x9000_0000, 0x4000_0000, 32 << 20
 
 @dataclass(frozen=True)
 class Places:
-    """Where each memory begins within its region; for the machine these are multiples of DRAM_OFFSET_BYTES."""
+    """The first address of each memory within its region; for the machine these are multiples of DRAM_OFFSET_BYTES."""
 
     memory_map: MemoryMap
     starts: Mapping[str, int]

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
 from weft.golden.legality import dram_moves
@@ -88,12 +91,14 @@ def own_window(isa: Isa, program: bytes) -> int | None:
     return value if (opcode, register) == (Opcode.CONFIGURE, Register.DRAM0_OFFSET) else None
 
 
-def moved(isa: Isa, program: bytes, places: Places) -> tuple[bytes, int]:
+def moved(isa: Isa, program: bytes, places: Places,
+          settings: Mapping[Register, int] = MappingProxyType({})) -> tuple[bytes, int]:
     """Return the program for windows that do not begin at 0, and how many instructions precede it.
 
-    The last of these makes the program counter count as without them. A core's own window moves along. Raise WeftError
-    for a program that moves the windows otherwise."""
+    The last of these makes the program counter count as without them. A core's own window moves along. ``settings``:
+    other registers to set. Raise WeftError for a program that sets one of them, or the windows otherwise."""
     blocks = {register: places.blocks(memory) for memory, register in OFFSETS.items() if places.blocks(memory)}
+    blocks |= settings
     if not blocks or not program:
         return program, 0
     window, replaced = own_window(isa, program), 0
@@ -103,8 +108,8 @@ def moved(isa: Isa, program: bytes, places: Places) -> tuple[bytes, int]:
     opcode, _, register, *_ = isa.words(program)  # a Repeat configures nothing that no word does
     own = [Register(known).name for known in blocks if ((opcode == Opcode.CONFIGURE) & (register == known)).any()]
     if own:
-        raise WeftError(explain("program", f"Configure {own[0]}", "a program that leaves the windows of DRAM where "
-                                "the driver puts them", "run it on golden or rtl"))
+        raise WeftError(explain("program", f"Configure {own[0]}", "a program that leaves alone what the driver "
+                                "sets: windows of DRAM, and the device's options", "run it on golden or rtl"))
     before = [isa.configure(known, value) for known, value in blocks.items()]
     before.append(isa.configure(Register.PROGRAM_COUNTER, replaced))
     return isa.assemble(before) + program, len(before) - replaced

@@ -28,8 +28,10 @@ from weft.runtime.driver.registers import (
     check_cores,
     check_machine,
 )
+from weft.runtime.driver.sample_ring import SampleRing
 from weft.runtime.driver.transport import PROGRAM_SECONDS, WORD_BYTES
 from weft.runtime.fair_lock import FairLock
+from weft.runtime.run_settings import RunSettings
 from weft.support.errors import explain
 
 COMMANDS = 5
@@ -46,7 +48,7 @@ MOST_PROGRAMS = 64
 """The most programs of which the driver remembers what it worked out."""
 
 GROUP_COMMANDS = {Command.START: "GROUP_START", Command.SOFT_RESET: "GROUP_RESET"}
-"""Of a system of several cores, the register with a bit for each core."""
+"""The register with a bit for each core, on a system of several cores."""
 
 ENDED = 1 << Status.DONE | 1 << Status.ERROR
 ALIVE = ENDED | 1 << Status.RUNNING
@@ -73,7 +75,7 @@ class _Run:
 
 @dataclass
 class _Program:
-    """What the driver worked out of a program once.
+    """A program as the driver analysed it, once.
 
     ``content``: the program for this device, with ``before`` instructions put before it; ``count``: all instructions.
     ``written``: (address, words) of what it may write. ``ran``: the seconds after which its last run was still seen to
@@ -97,10 +99,12 @@ class _Placed:
 class RegisterMachine:
     """A backend for models of ``arch`` (runtime/devices.py): an image a core at a time.
 
-    ``needs``: bytes of each memory, for model ``owner``."""
+    ``needs``: bytes of each memory, for model ``owner``. ``settings``: what each program finds set; ``ring``: where
+    samples wait, if these are asked for."""
 
     def __init__(self, bridge: Bridge, memory_map: MemoryMap, arch: Arch, needs: Mapping[str, int], owner: str,
-                 seconds: float = PROGRAM_SECONDS) -> None:
+                 seconds: float = PROGRAM_SECONDS, settings: RunSettings = RunSettings(),  # noqa: B008 - it is frozen
+                 ring: SampleRing | None = None) -> None:
         """Raise WeftError if the machine is another one, or has too little memory."""
         self.name, self.arch, self.bridge, self.seconds = bridge.name, arch, bridge, seconds
         self.fair_lock = FairLock()
@@ -113,6 +117,7 @@ class RegisterMachine:
             self.system = Registers(bridge, memory_map.registers + page_address(SYSTEM_PAGE), SYSTEM_REGISTERS)
             check_cores(self.system, arch, self.name)
         self.places = place(memory_map, needs, arch, owner)
+        self.settings, self._registers_set, self.ring = settings, settings.registers(arch), ring
         self._last: _Run | None = None
         self._programs: dict[bytes, _Program] = {}
         self._there: dict[int, tuple[int, object]] = {}
@@ -127,7 +132,7 @@ class RegisterMachine:
             self.arch.number.storage_dtype, copy=False).tobytes(), len(vectors) * self.arch.vector_bytes)
 
     def _put(self, start: int, source: object, content: Callable[[], bytes], size: int) -> None:
-        """Write what ``source`` says, unless it never changes, once was written there and is still kept."""
+        """Write ``content`` at ``start``, unless ``source`` never changes and the bridge knows that it is there."""
         end, changes = start + size, isinstance(source, np.ndarray) and source.flags.writeable
         first = start // WORD_BYTES * WORD_BYTES
         its_end, known = self._there.get(start, (0, None))
@@ -193,11 +198,11 @@ class RegisterMachine:
         return placed
 
     def _worked_out(self, program: bytes) -> _Program:
-        """Return what the driver has to know of a program, worked out once."""
+        """Return a program as it is written to this device; each program is analysed once."""
         if program not in self._programs:
             while len(self._programs) >= MOST_PROGRAMS:
                 self._programs.pop(next(iter(self._programs)))
-            content, before = moved(self.isa, program, self.places)
+            content, before = moved(self.isa, program, self.places, self._registers_set)
             window, ranges = {"dram0": own_window(self.isa, program) or 0}, []
             for memory, first, end in written(program, self.arch):
                 blocks = window.get(memory, 0)
@@ -236,6 +241,8 @@ class RegisterMachine:
                                 "PROGRAM_BYTES": len(placed.program.content),
                                 "INTERRUPT_ENABLE": ENDED}.items():
                 registers.write(name, value)
+        if self.ring:
+            self.ring.start()
         began = self.bridge.transport.seconds()
         self._command(cores, Command.START, lambda status: bool(status & ALIVE), LOOKS)
         for core, status in enumerate(self._wait(cores, group, began)):
@@ -252,15 +259,25 @@ class RegisterMachine:
             if instructions != program.count:
                 self.bridge.doubt()
                 return None
-            found.append(Done(instructions=program.count - program.before, cycles=cycles, seconds=seconds))
+            samples = (self.ring.ended(cycles, self.settings.sample_cycles)
+                       if self.ring and registers is self.registers else None)
+            found.append(Done(instructions=program.count - program.before, cycles=cycles, seconds=seconds,
+                              samples=samples, flags=self._flags(registers)))
         return found
+
+    def _flags(self, registers: Registers) -> tuple[str, ...]:
+        """Return the names of the flags that a program has set, if somebody wants to know."""
+        if not self.settings.watched:
+            return ()
+        seen = registers.read("INTERRUPT_STATUS")
+        return tuple(flag.name.lower() for flag in (Status.TIMEOUT, Status.TRACEPOINT) if seen >> flag & 1)
 
     def _reset(self, cores: Sequence[Registers]) -> None:
         """Reset the machine."""
         looks = int(RESET_SECONDS / LONGEST_PAUSE)
         self._command(cores, Command.SOFT_RESET, lambda status: status == 1 << Status.IDLE, looks)
         for registers in cores:
-            registers.command("INTERRUPT_STATUS", ENDED)
+            registers.command("INTERRUPT_STATUS", ENDED | 1 << Status.TIMEOUT | 1 << Status.TRACEPOINT)
 
     def _command(self, cores: Sequence[Registers], command: Command, is_done: Callable[[int], bool],
                  looks: int) -> None:
@@ -285,10 +302,12 @@ class RegisterMachine:
 
         A program that ran before is left alone nearly as long as it ran then."""
         ran = max(placed.program.ran for placed in group)
-        if ran:
+        if ran and not self.ring:
             self.bridge.pause(min((1 - NOTICED) * ran, self.seconds))
         while True:
             found = [registers.read("STATUS") for registers in cores]
+            if self.ring:
+                self.ring.drain()
             left = [core for core, status in enumerate(found) if not status & ENDED or status >> Status.RUNNING & 1]
             if not left:
                 return found
@@ -297,7 +316,8 @@ class RegisterMachine:
                 raise self._timeout(left[0], group[left[0]], found[left[0]])
             for core in left:
                 group[core].program.ran = elapsed
-            self.bridge.pause(min(max(NOTICED * elapsed, SHORTEST_PAUSE), LONGEST_PAUSE))
+            longest = SHORTEST_PAUSE if self.ring else LONGEST_PAUSE
+            self.bridge.pause(min(max(NOTICED * elapsed, SHORTEST_PAUSE), longest))
 
     # -- errors ----------------------------------------------------------------------------------------------------
     def _text(self, placed: _Placed, counter: int) -> str:

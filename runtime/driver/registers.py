@@ -77,7 +77,7 @@ def check_machine(registers: Registers, arch: Arch, name: str) -> None:
 
 
 def check_cores(system: Registers, arch: Arch, name: str) -> None:
-    """Raise DeviceError if the machine has not as many cores as ``arch``."""
+    """Raise DeviceError, which calls the device ``name``, if it has not as many cores as ``arch``."""
     found = system.read("CORES")
     if found != arch.cores:
         raise DeviceError(explain(f"CORES of device {name}", f"{found:#x}", f"{arch.cores:#x}, which the model was "

@@ -76,7 +76,8 @@ class ShellFile(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``memory``: what the machine sees from address 0. ``windows``: on-chip memories within it, by MEMORIES; a board has
     either these or ``dram``. ``baud``: of its UART. ``arch``: the machine's parameters. ``witness``: the
-    place of the witness of the host's accesses (``witness.py``); shells of 0.1 have none."""
+    place of the witness of the host's accesses (``witness.py``), ``samples``: that of the ring of samples
+    (``sample_ring.py``); shells of 0.1 have none."""
 
     board: Annotated[str, Meta(min_length=1, max_length=200)]
     clock_hz: Annotated[int, Meta(ge=1_000_000, le=1_000_000_000)]
@@ -88,6 +89,7 @@ class ShellFile(Struct, frozen=True, forbid_unknown_fields=True):
     windows: dict[str, MemoryPlace] = {}
     baud: Annotated[int, Meta(ge=LEAST_BAUD, le=MOST_BAUD)] = BAUD
     witness: Address | None = None
+    samples: Address | None = None
 
     @property
     def places(self) -> list[MemoryPlace]:
@@ -113,7 +115,7 @@ class ShellFile(Struct, frozen=True, forbid_unknown_fields=True):
         return found
 
     def _faults(self) -> Iterator[str]:
-        """Yield what is wrong with fields that fit alone but not together."""
+        """Yield faults of fields that fit each alone but not together."""
         missing = sorted(self._needed() - set(self.registers))
         if missing:
             yield f"no register {missing[0]}"

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from weft.hw.contract.arch import Arch, largest
@@ -19,8 +20,13 @@ from weft.runtime.devices import RTL, Backend, Golden
 from weft.runtime.driver.memory_map import LITEX_BYTES, LITEX_MEMORY, LITEX_REGISTERS
 from weft.runtime.driver.shell_file import LEAST_BAUD, MOST_BAUD, REACH
 from weft.runtime.driver.transport import PROGRAM_SECONDS
+from weft.runtime.run_settings import NO_TRACEPOINT, TIMEOUT_CYCLES, RunSettings
 from weft.support.errors import WeftError, explain
+from weft.support.packages import DISTRIBUTION, RUNTIME
 from weft.tmodel.network import Network
+
+if TYPE_CHECKING:
+    from weft.runtime.driver.links import LinkTarget
 
 Options = dict[str, Any]
 
@@ -67,10 +73,26 @@ def _golden(place: str, options: Options) -> Target:
 
 
 def _simulated(place: str, options: Options) -> Target:
-    """Open the simulated hardware."""
+    """Open the simulated hardware. Raise WeftError where only the runtime is installed, which has none."""
     from weft.runtime.driver.links import SimulatedTarget
 
-    return SimulatedTarget(_name("sim", place), Arch.load(place) if place else None, options["seconds"])
+    if find_spec("weft.simulate") is None:
+        raise WeftError(explain("device sim", f"{RUNTIME} alone", "golden, serial, udp and mmio", f"install "
+                                f"{DISTRIBUTION} in place of {RUNTIME}"))
+
+    return SimulatedTarget(_name("sim", place), Arch.load(place) if place else None, options["seconds"],
+                           _settings(options))
+
+
+def _settings(options: Options) -> RunSettings:
+    """Return what each program is to find set."""
+    return RunSettings(**{name: options[name] for name in SETTINGS})
+
+
+def _with_settings(target: LinkTarget, options: Options) -> Target:
+    """Return the target, each of whose programs finds set what the options say."""
+    target.settings = _settings(options)
+    return target
 
 
 def _serial(place: str, options: Options) -> Target:
@@ -83,7 +105,7 @@ def _serial(place: str, options: Options) -> Target:
     shell = ShellFile.load(Path(options["shell"])) if options["shell"] else None
     registers = shell.machine_base if shell else options["registers"]
     bauds = [options["baud"]] if options["baud"] else [shell.baud] if shell else known_bauds()
-    return litex_target(open_found(place, bauds, registers), options)
+    return _with_settings(litex_target(open_found(place, bauds, registers), options), options)
 
 
 def _udp(place: str, options: Options) -> Target:
@@ -91,7 +113,7 @@ def _udp(place: str, options: Options) -> Target:
     from weft.runtime.driver.etherbone import open_udp
     from weft.runtime.driver.links import litex_target
 
-    return litex_target(open_udp(place, options["port"]), options)
+    return _with_settings(litex_target(open_udp(place, options["port"]), options), options)
 
 
 def _mmio(place: str, options: Options) -> Target:
@@ -103,7 +125,7 @@ def _mmio(place: str, options: Options) -> Target:
     transport, memory_map = open_mmio(place, options)
     target = LinkTarget(transport, memory_map, options["seconds"])
     check_board(target.registers, place, target.name)
-    return target
+    return _with_settings(target, options)
 
 
 def _name(kind: str, place: str) -> str:
@@ -142,7 +164,11 @@ class Kind:
     options: Mapping[str, Number | str]
 
 
-_TIME = {"seconds": Number(PROGRAM_SECONDS, 0.001, 1e7)}
+SETTINGS: dict[str, Number] = {
+    "timeout_cycles": Number(TIMEOUT_CYCLES, 0, (1 << 16) - 1), "tracepoint": Number(NO_TRACEPOINT, 0, NO_TRACEPOINT),
+    "dram0_cache": Number(0, 0, 15), "dram1_cache": Number(0, 0, 15), "sample_cycles": Number(0, 0, (1 << 16) - 1)}
+"""The options that each program finds set, by their names in RunSettings."""
+_TIME = {"seconds": Number(PROGRAM_SECONDS, 0.001, 1e7), **SETTINGS}
 _LITEX: dict[str, Number | str] = {
     "registers": Number(LITEX_REGISTERS, 0, REACH - (1 << ADDRESS_WIDTH), 4),
     "memory": Number(LITEX_MEMORY, 0, REACH - 4, 4), "bytes": Number(LITEX_BYTES, 4096, REACH, 4), "shell": "", **_TIME}
@@ -151,7 +177,7 @@ _MOST_PHYSICAL = 1 << 52
 
 KINDS: dict[str, Kind] = {
     "golden": Kind("[PRESET]", _golden, {}),
-    "sim": Kind("[PRESET]", _simulated, {"seconds": Number(86400.0, 0.0, 1e7)}),
+    "sim": Kind("[PRESET]", _simulated, {**SETTINGS, "seconds": Number(86400.0, 0.0, 1e7)}),
     "serial": Kind("auto|PORT", _serial, {"baud": Number(0, LEAST_BAUD, MOST_BAUD), **_LITEX}),
     "udp": Kind("HOST", _udp, {"port": Number(1234, 1, 65535), **_LITEX}),
     "mmio": Kind("BOARD", _mmio, {

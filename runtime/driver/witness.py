@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the far end's witness must say: a CRC-32 of all that the host wrote to the bus, and one of all that it read.
+"""The expected state of the board's witness: a CRC-32 of all that the host wrote to the bus, and one of all it read.
 
 The witness (``boards/shell/host_bus.py``) looks at every access of the host's bus. It takes the word address and the
 word of each, lowest byte first, into the CRC of writes or into that of reads. So equal CRCs say that exactly these

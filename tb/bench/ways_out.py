@@ -15,7 +15,7 @@ from weft.tb.bench.pages import ROOT, make_targets, part_fault, tree
 TOPS = ("hw", "compiler", "golden", "simulate", "runtime", "report", "cli", "boards", "explore", "scripts")
 COMMAND = re.compile(r"\b(weft|run make|: make) ((?:board )?[a-z]+(?: [^;,()'\"\n#]*)?)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-OTHERS = re.compile(r"(python -m (?!weft)|udevadm|-O1)[^;\n]*")
+OTHERS = re.compile(r"(python -m (?!weft)|bbaexport|openFPGALoader|udevadm|-O1)[^;\n]*")
 """The options of other programs."""
 PROSE = ("machine", "model", "makes", "at")
 """The words that may stand behind the word weft where it is no command."""

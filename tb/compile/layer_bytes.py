@@ -158,21 +158,21 @@ def differences(products: Products, rounding: Graph, sample: Mapping[str, np.nda
 def _where_rounded(layer: Layer, numbers: LayerAffineParams,
                    expected: Mapping[str, np.ndarray]) -> list[tuple[Layer, LayerAffineParams]]:
     """A layer as several where the file rounds within it: each operator of the file gets equal inputs."""
-    looked_up = layer.translation
+    looked_up, rounding = layer.translation, layer.rounding
     if looked_up is not None and isinstance(layer.core, Convolution) and looked_up.tensor.name in expected:
-        place, channels = layer.operations.index(looked_up), layer.output.channels
-        before = Layer(layer.name, (*layer.operations[:place], Save(looked_up.target, looked_up.tensor)))
-        behind = Layer(layer.name, (Load(looked_up.tensor, looked_up.target), *layer.operations[place:]))
+        before = Layer(layer.name, layer.core, (Save(looked_up.tensor, layer.first_relu),))
+        saves = layer.saves if rounding else tuple(replace(save, relu=False) for save in layer.saves)
+        behind = replace(layer, core=Load(looked_up.tensor), saves=saves,
+                         rounding=rounding and replace(rounding, relu=False))
         rest = replace(numbers, rescales=(InputQuantization(0, 1), *numbers.rescales),
-                       requantizations=(unchanged_bytes(channels), *numbers.requantizations[1:]))
+                       requantizations=(unchanged_bytes(layer.output.channels), *numbers.requantizations[1:]))
         return [(before, replace(numbers, rescales=(), requantizations=numbers.requantizations[:1], rounded=False)),
                 *_where_rounded(behind, rest, expected)]
-    if layer.rounding is None or layer.rounding.tensor.name not in expected:
+    if rounding is None or rounding.tensor.name not in expected:
         return [(layer, numbers)]
-    place, (target, tensor) = layer.operations.index(layer.rounding), (layer.rounding.target, layer.rounding.tensor)
-    before = Layer(layer.name, (*layer.operations[:place], Save(target, tensor)))
-    saved = int(layer.operations[place + 1] == before.operations[-1])  # for others too: none reads what it makes
-    behind = Layer(layer.name, (Load(tensor, target), *layer.operations[place + 1 + saved:]))
+    before = Layer(layer.name, layer.core, (Save(rounding.tensor, rounding.relu),), layer.translation)
+    saved = int(layer.saves[0].var == rounding.tensor)  # for others too: none reads what it makes
+    behind = replace(layer, core=Load(rounding.tensor), saves=layer.saves[saved:], translation=None, rounding=None)
     loaded = int(isinstance(layer.core, Load))
     return [(before,
              replace(numbers, rescales=numbers.rescales[:loaded], requantizations=numbers.requantizations[:1],

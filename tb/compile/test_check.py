@@ -19,7 +19,6 @@ from weft.compiler import lir, pipeline
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.checker import Checker
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.layers import hir
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.parameters import Parameters
@@ -168,8 +167,8 @@ def nudge_what_is_left(partition: Partition) -> Partition:
 
 def forget_relu(layers: Layers) -> Layers:
     first, *rest = layers
-    kept = tuple(operation for operation in first.operations if not isinstance(operation, hir.Relu))
-    return Layers((dataclasses.replace(first, operations=kept), *rest))
+    kept = tuple(dataclasses.replace(save, relu=False) for save in first.saves)
+    return Layers((dataclasses.replace(first, saves=kept), *rest))
 
 
 def shift_too_far(points: FixedPointParams) -> FixedPointParams:

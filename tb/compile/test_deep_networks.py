@@ -180,7 +180,7 @@ def test_a_reciprocal_beyond_what_was_seen(later: float, sign: int) -> None:
     """The sum of a softmax that was nearly sure of all samples, and is not of the next one; a smaller variance."""
     low, high = sorted((sign * 1.0, sign * 1.09))
     seen, later = Range(low, high, (), peaks=(1.0, 1.09, 1.01)), sign * later
-    pieces = make_pieces("layer", Lookup("%0", "Reciprocal", (), "x"), seen, 13, TABLE_ARCH, OPSET)
+    pieces = make_pieces("layer", Lookup("Reciprocal", (), "x"), seen, 13, TABLE_ARCH, OPSET)
     keys = (pieces.first + (np.arange(256) << pieces.spacing_log2)) * 2.0 ** -13
     nearest = np.abs(keys - later).argmin()
     assert pieces.values[nearest] + pieces.slopes[nearest] * (later - keys[nearest]) == pytest.approx(1 / later, 1e-3)
@@ -189,7 +189,7 @@ def test_a_reciprocal_beyond_what_was_seen(later: float, sign: int) -> None:
 
 def test_rounded_squares_are_right_on_average() -> None:
     """All values of this table have one fraction, a quarter of a step: rounded alone, the mean is 1.7 % too small."""
-    square = Lookup("%0", FUNCTION, of_steps(SQUARE, "keeps_zero"), "x")
+    square = Lookup(FUNCTION, of_steps(SQUARE, "keeps_zero"), "x")
     pieces = make_pieces("layer", square, Range(-0.7, 0.7, (), peaks=(0.7,) * 9), 15, TABLE_ARCH, OPSET)
     table = np.array(encode_table(pieces, 15, 15, TABLE_ARCH))[..., None]
     arguments = np.rint(np.random.default_rng(5).normal(0, 0.0172, (100000, 1)) * 2.0 ** 15).astype(np.int64)

@@ -53,7 +53,7 @@ def random_convolution(random: Random) -> Convolution:
     reach = [(kernel - 1) * dilation + 1 for kernel, dilation in zip(window.kernel, window.dilations, strict=True)]
     result = [max(1, (length + pad + random.randint(0, 2 * pad) - span) // stride + 1) for length, pad, span, stride in
               zip(size, window.pads, reach, window.strides, strict=True)]
-    return Convolution(Var("x", 8, *size), "w", "b", 8, window, "%0", (result[0], result[1]), 0)
+    return Convolution(Var("x", 8, *size), "w", "b", 8, window, (result[0], result[1]), 0)
 
 
 def met(core: Convolution, part: Pass, results: tuple[int, int]) -> tuple[Counter[tuple[int, int]], Counter[int]]:

@@ -13,7 +13,7 @@ from msgspec import convert
 
 from weft.compiler.check.evaluate import convolve
 from weft.compiler.layers.hir import Convolution, Var
-from weft.compiler.passes.ways import ways
+from weft.compiler.passes.input_packings import input_packings
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
@@ -28,7 +28,7 @@ WINDOWS = [Window((3, 3), (1, 1), (1, 1)), Window((5, 2), (2, 3), (2, 0)), Windo
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_every_way_is_the_same_convolution(window: Window) -> None:
+def test_every_packing_is_the_same_convolution(window: Window) -> None:
     """Integers: packed image and weights under what is left of the window, against the window itself."""
     random = np.random.default_rng(1)
     image, weights = random.integers(-9, 9, (3, 9, 8)), random.integers(-9, 9, (4, 3, *window.kernel))
@@ -36,17 +36,17 @@ def test_every_way_is_the_same_convolution(window: Window) -> None:
                      for axis, size in enumerate((9, 8)))
 
     def run(image: np.ndarray, weights: np.ndarray, window: Window) -> np.ndarray:
-        core = Convolution(Var("x", *image.shape), "w", "b", 1, window, "%0", (rows, columns), 0)
+        core = Convolution(Var("x", *image.shape), "w", "b", 1, window, (rows, columns), 0)
         return convolve(image, weights, core)
 
     expected = run(image, weights, window)
-    found = ways(window, (3, 9, 8), (rows, columns))
-    assert [way.axes for way in found] == [(), (1,), (0,), (0, 1)]
-    for way in found:
-        packed = way.packing.pack(image)
-        assert packed.shape == way.packing.layout
-        assert np.array_equal(run(packed, way.weights(weights), way.window), expected)
-        assert packing_of(convert(json.loads(json.dumps(way.packing.to_json())), PackingEntry)) == way.packing
+    found = input_packings(window, (3, 9, 8), (rows, columns))
+    assert [entry.axes for entry in found] == [(), (1,), (0,), (0, 1)]
+    for entry in found:
+        packed = entry.packing.pack(image)
+        assert packed.shape == entry.packing.layout
+        assert np.array_equal(run(packed, entry.weights(weights), entry.window), expected)
+        assert packing_of(convert(json.loads(json.dumps(entry.packing.to_json())), PackingEntry)) == entry.packing
 
 
 def first_layer(tmp_path: Path, window: Window, channels: int = 3, lanes_last: bool = False) -> tuple[Path, np.ndarray]:
@@ -94,7 +94,7 @@ def test_chosen_by_what_is_slower(tmp_path: Path) -> None:
     assert axes(BASE.replace(array_size=32), 5) == (0, 1)  # DRAM takes longest, and as long for each
     assert axes(BASE.replace(dram0_depth=2000), 9) == (0,)
     assert axes(BASE.replace(dram0_depth=900), 9) == ()
-    # each way to pack takes more bytes than the one before, and fewer vectors through the array
+    # each packing takes more bytes than the one before, and fewer vectors through the array
     assert axes(BASE, 9, input_cycles=0.1) == (0,)
     assert axes(BASE, 9, input_cycles=1) == ()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from weft.compiler.backend.encode import MachineCode
+from weft.compiler.backend.split import Cores
 from weft.compiler.check.runners import RUNNERS, newest
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
@@ -81,10 +82,10 @@ def test_a_step_too_early_is_found() -> None:
 
 
 @pytest.mark.parametrize("parameters", Parameters)
-def test_the_pipeline_begins_with_a_request_and_ends_with_machine_code(parameters: Parameters) -> None:
+def test_the_pipeline_begins_with_a_request_and_ends_with_machine_code_of_all_cores(parameters: Parameters) -> None:
     names = [step.name for step in steps_of(parameters)]
     assert len(set(names)) == len(names) and set(names) < {step.name for step in STEPS}
-    assert STEPS[0].needs == (Request,) and STEPS[-1].makes == (MachineCode,)
+    assert STEPS[0].needs == (Request,) and [step.makes for step in STEPS[-2:]] == [(MachineCode,), (Cores,)]
     assert set(RUNNERS) <= {kind for step in STEPS for kind in step.makes}
 
 

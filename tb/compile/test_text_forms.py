@@ -41,8 +41,8 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Products:
 
 
 def test_layers_print_and_parse(state: Products) -> None:
-    kinds = {type(operation).__name__ for layer in state[Layers] for operation in layer.operations}
-    assert kinds >= {"Convolution", "Add", "Multiply", "MaxPool", "Lookup", "LeakyRelu", "Relu", "Minimum", "Save"}
+    kinds = {kind for layer in state[Layers] for kind in layer.kind.split("+")}
+    assert kinds >= {"mat_mul", "load", "add", "multiply", "max_pool", "lookup", "leaky_relu", "relu", "minimum"}
     assert hir.parse(state[Layers].text()) == state[Layers]
 
 
@@ -56,8 +56,9 @@ def test_memory_map_prints_and_parses(state: Products) -> None:
     assert layout.parse(copied.text()).copy == (7, 9) and layout.parse(copied.text()).dram1 == both
 
 
-@pytest.mark.parametrize("content", ["layer a\n  Nonsense(1)", "layer a\n  Relu(target=__import__('os'))",
-                                     "layer a\n  Relu(goal='%0')", "layer a\n  Relu(target="])
+@pytest.mark.parametrize("content", ["layer a\n  Nonsense(1)", "layer a\n  core=Nonsense(value=1)", "layer a",
+                                     "layer a\n  core=Minimum(value=__import__('os'))\n  saves=()",
+                                     "layer a\n  core=Minimum(goal=1.0)\n  saves=()", "layer a\n  core=Minimum(value="])
 def test_other_text_is_refused(content: str) -> None:
     with pytest.raises(WeftError, match="found .* allowed"):
         hir.parse(content)
@@ -69,31 +70,35 @@ def test_other_maps_are_refused() -> None:
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
-def changed(layers: tuple[Layer, ...], number: int, operations: tuple[hir.LayerOperation, ...]) -> tuple[Layer, ...]:
-    layer = dataclasses.replace(layers[number], operations=operations)
-    return (*layers[:number], layer, *layers[number + 1:])
+def changed(layers: tuple[Layer, ...], **fields: object) -> tuple[Layer, ...]:
+    """The layers whose first has these fields instead."""
+    return (dataclasses.replace(layers[0], **fields), *layers[1:])  # type: ignore[arg-type]
 
 
-def resaved(save: hir.LayerOperation, height: int) -> Save:
-    """The same save of a Var of another height."""
-    assert isinstance(save, Save)
-    return dataclasses.replace(save, output=dataclasses.replace(save.output, height=height))
+def resaved(layer: Layer, **fields: int) -> tuple[Save, ...]:
+    """The saves of a layer, the last of a Var with these fields instead."""
+    var = dataclasses.replace(layer.output, **fields)  # type: ignore[arg-type]
+    return (*layer.saves[:-1], dataclasses.replace(layer.saves[-1], var=var))
+
+
+def whole(layer: Layer, *, before_pool: bool) -> Save:
+    """A save of all pixels of a layer's core."""
+    return Save(hir.Var("whole", layer.output.channels, *layer.core.size), before_pool=before_pool)
 
 
 MISTAKES: dict[str, tuple[Callable[[tuple[Layer, ...]], tuple[Layer, ...]], str]] = {
     "a layer too early": (lambda layers: layers[::-1], "which nothing wrote"),
-    "no save": (lambda layers: changed(layers, 0, layers[0].operations[:-1]), "not with a Save"),
-    "no core": (lambda layers: changed(layers, 0, layers[0].operations[1:]), "must be the first"),
-    "two cores": (lambda layers: changed(layers, 0, (layers[0].operations[0], *layers[0].operations)),
-                  "must be the first"),
-    "another temp": (lambda layers: changed(layers, 0, (*layers[0].operations[:-1], Save("%9", layers[0].output))),
-                     "reads %9, which nothing wrote"),
+    "no save": (lambda layers: changed(layers, saves=()), "saves nothing"),
     "saved twice": (lambda layers: (*layers, layers[-1]), "a second time"),
-    "saved before a pool of shared pixels": (lambda layers: changed(layers, 0, (
-        *layers[0].operations[:2], Save("%0", hir.Var("whole", 12, *layers[0].core.size)), *layers[0].operations[2:])),
-                                              "each pixel once"),
-    "another size": (lambda layers: changed(layers, 0, (*layers[0].operations[:-1], resaved(
-        layers[0].operations[-1], 1))), "meets a Temp of"),
+    "saved before a pool of shared pixels": (lambda layers: changed(
+        layers, saves=(whole(layers[0], before_pool=True), *layers[0].saves)), "each pixel once"),
+    "two saves behind a pool": (lambda layers: changed(
+        layers, saves=(whole(layers[0], before_pool=False), *layers[0].saves)), "do not fit the max pool"),
+    "no save behind the pool": (lambda layers: changed(layers, saves=(whole(layers[0], before_pool=True),)),
+                                "do not fit the max pool"),
+    "another size": (lambda layers: changed(layers, saves=resaved(layers[0], height=1)), "meets a result of"),
+    "other channels": (lambda layers: changed(layers, saves=resaved(layers[0], channels=5)), "meets a result of"),
+    "a sum of another size": (lambda layers: changed(layers, adds=(hir.Add(layers[0].output),)), "meets a result of"),
 }
 
 

@@ -38,7 +38,7 @@ def moved(state: Products, tiling: Tiling) -> Counter[str]:
     """Vectors that the layer reads of either DRAM, emitted with this tiling into an empty machine."""
     layout = state[MemoryPlan]
     shape = layout.shapes[LAYER]
-    emitter = LayerEmitter(shape, Plan(tiling, need(shape, tiling), 0.0, None), state[Numbers].ways(LAYER),
+    emitter = LayerEmitter(shape, Plan(tiling, need(shape, tiling), 0.0, None), state[Numbers].registers(LAYER),
                            layout.homes, {}, Pools(Pool(ARCH.local_depth), Pool(ARCH.accumulator_depth)), None)
     found: Counter[str] = Counter()
     for operation in emitter.operations():

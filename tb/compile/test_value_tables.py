@@ -27,7 +27,7 @@ ARCH = BASE.replace(**TABLES)
     name for name in FUNCTIONS if (table := OPERATORS[name].table) and table.keeps_zero))
 def test_zero_becomes_zero(function: str, seen: tuple[float, float]) -> None:
     number, points = ARCH.number, (12, 11)
-    pieces = make_pieces("layer", Lookup("%0", function, (), "x"), Range(*seen, ()), points[0], ARCH, OPSET)
+    pieces = make_pieces("layer", Lookup(function, (), "x"), Range(*seen, ()), points[0], ARCH, OPSET)
     tables = np.array(encode_table(pieces, *points, ARCH))
     scalars = np.arange(int(seen[0] * 2 ** points[0]), int(seen[1] * 2 ** points[0]))
     distance, height, slope = alu.lookup(number, tables[..., None], np.append(scalars, 0)[:, None])[:3]
@@ -42,7 +42,7 @@ def test_zero_becomes_zero(function: str, seen: tuple[float, float]) -> None:
 def test_keys_stay_within_the_type(seen: tuple[float, float]) -> None:
     """The margin around a range that fills the type would leave it; saturated, the first keys told a wrong spacing."""
     points = (12, 14)
-    pieces = make_pieces("layer", Lookup("%0", "Sigmoid", (), "x"), Range(*seen, ()), points[0], ARCH, OPSET)
+    pieces = make_pieces("layer", Lookup("Sigmoid", (), "x"), Range(*seen, ()), points[0], ARCH, OPSET)
     keys = np.array(encode_table(pieces, *points, ARCH)[0])
     assert keys[0] == pieces.first and keys[1] - keys[0] == 1 << pieces.spacing_log2
 

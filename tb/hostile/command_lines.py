@@ -30,7 +30,8 @@ GOOD: dict[str, list[str]] = {
     "debug": ["debug", "net.tmodel", "-x", "where"], "board list": ["board", "list"],
     "ir check": ["ir", "check", "net.json"], "schedule": ["schedule", "net.onnx", "-a", "tiny", "-o", "new.json"],
     "board build": ["board", "build", "ecpix5"], "board flash": ["board", "flash", "ecpix5"],
-    "board memory": ["board", "memory", "golden"]}
+    "board memory": ["board", "memory", "golden"],
+    "board standalone": ["board", "standalone", "net.tmodel", "--board", "ecpix5", "--input", "x.npz", "-o", "out"]}
 """A command line of each command that nothing is wrong with, or nothing but what is asked last."""
 LEGAL = {"--end": {"nothing"}, "--name": {"nothing", "unknown"}}
 """Option -> values that may be taken for something."""

@@ -164,7 +164,7 @@ def _terabyte(folder: Path) -> None:
 SETS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "compile": (COMPILE, ("out/net.tmodel", "out/net.tprog", "out/net.tdata")),
     "dump": ([*COMPILE, "--dump-dir", "out"], ("out/00_frontend.txt", "out/00_frontend.onnx", "out/02_divide.txt")),
-    "verilog": (["verilog", "-a", "tiny", "-o", "out", "--fusesoc", "--vivado"],
+    "verilog": (["verilog", "-a", "tiny", "-o", "out", "--fusesoc", "--vivado", "--c-driver"],
                 ("out/weft_top.v", "out/weft.json", "out/weft.h", "out/weft_top.core", "out/package_ip.tcl")),
     "demo": (["demo", "-a", "tiny", "-o", "out"], ("out/digits.png",)),
     "board": (["board", "build", "pynq_z1", "-o", "out"], ("out/pynq_z1/notes", "out/pynq_z1/report.json",

@@ -5,6 +5,7 @@ from weft.tb.mutations import Break
 
 BRIDGE = "tb/unit/driver/test_bridge.py"
 DEVICE = "tb/unit/driver/test_device.py"
+C_DRIVER = "tb/unit/driver/test_c_driver.py"
 LAYOUTS = "tb/unit/runtime/test_layouts.py"
 
 BREAKS = [
@@ -37,6 +38,48 @@ BREAKS = [
     Break("noticed_late", "runtime/driver/register_machine.py", "self.bridge.pause(min(max(NOTICED * elapsed,",
           "self.bridge.pause(min(max(elapsed,", "the pauses double",
           "tb/unit/driver/test_speed.py::test_an_end_is_noticed_soon"),
+    # -- in C --
+    Break("c_driver_stale_part", "boards/driver/c/weft_driver.c",
+          "    each_word(device, device->bus.invalidate, address, size);\n    store(", "    store(",
+          "a word written in part takes its rest from the cache",
+          f"{C_DRIVER}::test_a_word_that_the_machine_wrote_in_part_is_read_again"),
+    Break("c_driver_not_clean", "boards/driver/c/weft_driver.c",
+          "    each_word(device, device->bus.clean, address, size);\n", "", "what was written stays in the cache",
+          f"{C_DRIVER}::test_a_cache_is_kept_coherent"),
+    Break("c_driver_cached_check", "boards/driver/c/weft_driver.c",
+          "    each_word(device, device->bus.invalidate, address, size);\n    return", "    return",
+          "the cache is read back, and not memory", f"{C_DRIVER}::test_what_memory_does_not_hold_is_noticed"),
+    Break("c_driver_stale_answer", "boards/driver/c/weft_driver.c",
+          "    each_word(device, device->bus.invalidate, first, count * WEFT_VECTOR_BYTES);\n", "",
+          "an answer is the last image's", f"{C_DRIVER}::test_a_cache_is_kept_coherent"),
+    Break("c_driver_interrupt", "boards/driver/c/weft_driver.c",
+          "    set(device, WEFT_CSR_INTERRUPT_STATUS, ENDED);\n    call", "    call", "an interrupt stays",
+          f"{C_DRIVER}::test_a_program_runs_while_the_c_driver_does_something_else"),
+    # -- samples --
+    Break("ring_stale", "runtime/driver/sample_ring.py", "for _ in range(3):", "for _ in range(1):",
+          "what waited for room in a full ring counts for the next program", "tb/unit/driver/test_board_samples.py::"
+          "test_a_full_ring_loses_samples_and_ends_where_the_program_did"),
+    Break("ring_after_the_end", "runtime/driver/sample_ring.py", "[:cycles // interval]", "",
+          "samples of a machine at rest count", "tb/unit/driver/test_board_samples.py::"
+          "test_every_sample_of_a_program_comes_and_none_after_it"),
+    Break("ring_full", "boards/shell/sample_ring.py", "self.ready.eq(room != 0)", "self.ready.eq(1)",
+          "a full ring is written over", "tb/unit/boards/test_sample_ring.py::"
+          "test_samples_come_out_once_and_in_order"),
+    Break("openxc7_chip", "boards/openxc7/tools.py", "return content.find(chip.encode()) >= 0", "return True",
+          "another chip's database is taken", "tb/unit/boards/test_openxc7.py::"
+          "test_a_file_that_is_no_chip_database_of_the_chip"),
+    Break("zynq_bridge", "boards/openxc7/zynq.py",
+          "(has_address | registers.aw.ready) & (has_data | registers.w.ready)", "has_data | registers.w.ready",
+          "a write's address is dropped that the registers take after its data", "tb/unit/boards/test_openxc7.py::"
+          "test_bursts_reach_the_registers_word_by_word"),
+    # -- a Zynq under PYNQ --
+    Break("pynq_not_flushed", "runtime/driver/pynq_board.py",
+          '        self._cached(address, len(words), "flush")\n', "", "what is written stays in the cache",
+          "tb/unit/driver/test_pynq_board.py::test_an_overlay_computes_what_golden_computes"),
+    Break("pynq_old_lines", "runtime/driver/pynq_board.py",
+          '        self._cached(address, len(words), "invalidate")\n', "",
+          "words of the machine that share a line of the cache are undone", "tb/unit/driver/test_pynq_board.py::"
+          "test_words_beside_the_ones_that_are_written_stay_the_machines"),
     # -- machine --
     Break("run_released", "runtime/driver/register_machine.py", "            self._restore(self._last)\n        raise",
           "            pass\n        raise", "a run is repeated on what the first one left",

@@ -29,6 +29,8 @@ from weft.runtime.driver.memory_map import Places
 from weft.runtime.driver.needs import moved
 from weft.runtime.driver.register_machine import RegisterMachine
 from weft.runtime.driver.shell_file import ShellFile
+from weft.runtime.run_settings import RunSettings
+from weft.runtime.samples import Samples
 from weft.runtime.session import Session
 from weft.support.errors import WeftError
 from weft.tb.bench.simulated_shell import SimulatedShell, build_shell, watched
@@ -42,6 +44,8 @@ OTHER_START = 0.0001
 """How much of its cycles a network gains or loses at most, when refresh stands elsewhere as it starts."""
 SECONDS = 7200.0
 """How long a program may take."""
+SAMPLE_CYCLES = 40
+"""The cycles between two samples."""
 pytestmark = pytest.mark.long
 
 
@@ -87,27 +91,40 @@ def places_of(device: Device) -> Places:
     return device.backend.places
 
 
-@pytest.mark.parametrize("board", ["ulx3s", "colorlight_i9", "ecpix5"])
-def test_the_estimate_is_what_the_shell_takes(board: str, tmp_path: Path) -> None:
-    """To the cycle, with LiteDRAM's own Verilog, host and refresh."""
-    with np.load(DIGITS / "held_out.npz") as file:
-        images = file["image"][:3].astype(np.float32)
-    with opened(board, tmp_path) as (line, device):
+def takes_what_is_estimated(board: str, model: Path, images: dict[str, np.ndarray], folder: Path) -> None:
+    """Every output of every image is golden's and every image's cycles are estimated, on LiteDRAM's own Verilog, with
+    host and refresh."""
+    with opened(board, folder) as (line, device):
         arch = Arch.load(BOARDS[board].arch)
-        report = compile_model(DIGITS / "digits.onnx", arch, tmp_path, calibration={"image": images})
+        report = compile_model(model, arch, folder, calibration=images, host_fallback=True)
         made = Network.load(report.model_path)
         device.load(made)
-        expected = Session(made).run({"image": images})
+        expected = Session(made).run(images)
         (part,) = made.machines
-        for number in range(len(images)):
+        program, _ = moved(Isa(arch), part.program, places_of(device))
+        for number in range(len(next(iter(images.values())))):
             line.watch()
-            found = device.launch({"image": images[number:number + 1]}).result()
+            found = device.launch({name: each[number:number + 1] for name, each in images.items()}).result()
             for output, values in found.outputs.items():
                 assert np.array_equal(values, expected.outputs[output][number:number + 1]), (number, output)
-            program, _ = moved(Isa(arch), part.program, places_of(device))
             expects = estimate(program, arch, BOARDS[board].dram, origin=origin_of(line, board, device)).cycles
-            print(f"{board}: {found.cycles} cycles, estimated {expects}")
+            print(f"{model.stem} on {board}: {found.cycles} cycles, estimated {expects}")
             assert found.cycles == expects, number
+
+
+@pytest.mark.parametrize("board", ["ulx3s", "colorlight_i9", "ecpix5"])
+def test_the_estimate_is_what_the_shell_takes(board: str, tmp_path: Path) -> None:
+    with np.load(DIGITS / "held_out.npz") as file:
+        images = file["image"][:3].astype(np.float32)
+    takes_what_is_estimated(board, DIGITS / "digits.onnx", {"image": images}, tmp_path)
+
+
+@pytest.mark.parametrize("network", ["mlperf_tiny_resnet8", "mlperf_tiny_vww_mobilenetv1_025"])
+def test_the_estimate_of_larger_networks_is_what_the_shell_takes(network: str, tmp_path: Path) -> None:
+    """Sums of branches, and depthwise convolutions."""
+    with np.load(shared(f"models/{network}.npz")) as file:
+        images = {"input": file["input"][:1]}
+    takes_what_is_estimated("ulx3s", shared(f"models/{network}.onnx"), images, tmp_path)
 
 
 def run_as_golden(device: Device, model: Path, name: str, images: np.ndarray, samples: np.ndarray,
@@ -139,6 +156,31 @@ def test_two_cores_take_an_image_each(tmp_path: Path) -> None:
         expected = Session(made).run({"image": images}).outputs
         found = device.run({"image": images})
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_samples_reach_the_host(device: Device, tmp_path: Path) -> None:
+    """Every one of them, by the ring in the shell: what units did while the network's program ran."""
+    with np.load(DIGITS / "held_out.npz") as file:
+        images = file["image"][:1].astype(np.float32)
+    target = device.target
+    assert target.arch and isinstance(target, LinkTarget)
+    report = compile_model(DIGITS / "digits.onnx", target.arch, tmp_path, calibration={"image": images})
+    made = Network.load(report.model_path)
+    target.settings = RunSettings(sample_cycles=SAMPLE_CYCLES, tracepoint=3, timeout_cycles=0, dram0_cache=5)
+    try:
+        device.load(made)
+        for _ in range(2):
+            result = device.launch({"image": images}).result()
+            expected = Session(made).run({"image": images}).outputs
+            assert all(np.array_equal(result.outputs[name], expected[name]) for name in expected)
+            words, = result.samples
+            found = Samples.decode(words)
+            assert result.cycles and abs(len(words) - result.cycles / SAMPLE_CYCLES) < 2
+            assert (np.diff(found.program_counter) >= 0).all() and result.flags == ("tracepoint",)
+            units = {row["unit"]: row["taken"] for row in found.units()}
+            assert units["array"] > 0 and units["memory_port_a"] > 0.1
+    finally:
+        target.settings = RunSettings()
 
 
 def test_digits_through_bridge_and_dram(device: Device, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
 #define COMMAND_LOOKS 1000u
 #define START_LOOKS 3u
 #define PROLOGUE_INSTRUCTIONS 3u
+#define READ_BACK_BYTES 256u
 #define ENDED (WEFT_STATUS_DONE | WEFT_STATUS_ERROR)
 
 static uint32_t get(const struct weft_device *device, uint32_t offset)
@@ -18,10 +19,10 @@ static void set(const struct weft_device *device, uint32_t offset, uint32_t valu
     device->bus.write(device->bus.context, device->registers + offset, value);
 }
 
-static void rest(const struct weft_device *device)
+static void call(const struct weft_device *device, void (*hook)(void *context))
 {
-    if (device->bus.pause)
-        device->bus.pause(device->bus.context);
+    if (hook)
+        hook(device->bus.context);
 }
 
 /* A register that keeps what is written. */
@@ -40,9 +41,28 @@ const char *weft_error(int result)
 
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
+typedef void (*range_hook)(void *context, uint64_t address, size_t bytes);
+
+/* Calls a hook, if the bus has it, for the words that a range touches. */
+static void each_word(const struct weft_device *device, range_hook hook, uint64_t address, size_t size)
+{
+    const uint64_t first = address & ~(uint64_t)3, end = (address + size + 3) & ~(uint64_t)3;
+    if (hook && size)
+        hook(device->bus.context, first, (size_t)(end - first));
+}
+
+/* How many of the next bytes one transfer moves: in bulk all whole words, else what lies in one word. */
+static size_t transfer(uint64_t address, size_t size, int bulk)
+{
+    const size_t room = 4 - (size_t)(address % 4);
+    if (bulk && room == 4 && size >= 4)
+        return size & ~(size_t)3;
+    return size < room ? size : room;
+}
+
 /* The word at a bus address that is a multiple of 4, with `count` bytes from `first` on replaced. */
-static int put_part(const struct weft_device *device, uint64_t address, const uint8_t *bytes, unsigned first,
-                    unsigned count)
+static void store_part(const struct weft_device *device, uint64_t address, const uint8_t *bytes, unsigned first,
+                       unsigned count)
 {
     uint32_t word = count == 4 ? 0 : device->bus.read(device->bus.context, address);
     for (unsigned i = 0; i < count; i++) {
@@ -50,40 +70,60 @@ static int put_part(const struct weft_device *device, uint64_t address, const ui
         word = (word & ~(UINT32_C(0xff) << shift)) | (uint32_t)bytes[i] << shift;
     }
     device->bus.write(device->bus.context, address, word);
-    return device->bus.read(device->bus.context, address) == word ? WEFT_OK : WEFT_NOT_WRITTEN;
 }
 
-static unsigned part(uint64_t address, size_t size)
+static void store(const struct weft_device *device, uint64_t address, const uint8_t *bytes, size_t size)
 {
-    const unsigned room = 4 - (unsigned)(address % 4);
-    return size < room ? (unsigned)size : room;
-}
-
-static int put(const struct weft_device *device, uint64_t address, const uint8_t *bytes, size_t size)
-{
-    while (size) {
-        const unsigned count = part(address, size), first = (unsigned)(address % 4);
-        const int result = put_part(device, address - first, bytes, first, count);
-        if (result != WEFT_OK)
-            return result;
-        address += count;
-        bytes += count;
-        size -= count;
+    const int bulk = device->bus.write_bulk != NULL;
+    for (size_t at = 0, count; at < size; at += count) {
+        const unsigned first = (unsigned)((address + at) % 4);
+        count = transfer(address + at, size - at, bulk);
+        if (bulk && count >= 4)
+            device->bus.write_bulk(device->bus.context, address + at, bytes + at, count);
+        else
+            store_part(device, address + at - first, bytes + at, first, (unsigned)count);
     }
-    return WEFT_OK;
 }
 
 static void take(const struct weft_device *device, uint64_t address, uint8_t *bytes, size_t size)
 {
-    while (size) {
-        const unsigned count = part(address, size), first = (unsigned)(address % 4);
-        const uint32_t word = device->bus.read(device->bus.context, address - first);
+    const int bulk = device->bus.read_bulk != NULL;
+    for (size_t at = 0, count; at < size; at += count) {
+        const unsigned first = (unsigned)((address + at) % 4);
+        count = transfer(address + at, size - at, bulk);
+        if (bulk && count >= 4) {
+            device->bus.read_bulk(device->bus.context, address + at, bytes + at, count);
+            continue;
+        }
+        const uint32_t word = device->bus.read(device->bus.context, address + at - first);
         for (unsigned i = 0; i < count; i++)
-            bytes[i] = (uint8_t)(word >> 8 * (first + i));
-        address += count;
-        bytes += count;
-        size -= count;
+            bytes[at + i] = (uint8_t)(word >> 8 * (first + i));
     }
+}
+
+/* Whether memory holds these bytes. */
+static int holds(const struct weft_device *device, uint64_t address, const uint8_t *bytes, size_t size)
+{
+    uint8_t found[READ_BACK_BYTES];
+    for (size_t at = 0; at < size; at += sizeof found) {
+        const size_t count = size - at < sizeof found ? size - at : sizeof found;
+        take(device, address + at, found, count);
+        for (size_t i = 0; i < count; i++)
+            if (found[i] != bytes[at + i])
+                return 0;
+    }
+    return 1;
+}
+
+/* Writes, and reads back from memory itself. Words that are written in part are read before: the machine may have
+   written their rest. */
+static int put(const struct weft_device *device, uint64_t address, const uint8_t *bytes, size_t size)
+{
+    each_word(device, device->bus.invalidate, address, size);
+    store(device, address, bytes, size);
+    each_word(device, device->bus.clean, address, size);
+    each_word(device, device->bus.invalidate, address, size);
+    return holds(device, address, bytes, size) ? WEFT_OK : WEFT_NOT_WRITTEN;
 }
 
 int weft_write(struct weft_device *device, const struct weft_place *memory, uint64_t address, const void *vectors,
@@ -94,7 +134,9 @@ int weft_write(struct weft_device *device, const struct weft_place *memory, uint
 
 int weft_read(struct weft_device *device, const struct weft_place *memory, uint64_t address, void *vectors, size_t count)
 {
-    take(device, memory->bus + address * WEFT_VECTOR_BYTES, vectors, count * WEFT_VECTOR_BYTES);
+    const uint64_t first = memory->bus + address * WEFT_VECTOR_BYTES;
+    each_word(device, device->bus.invalidate, first, count * WEFT_VECTOR_BYTES);
+    take(device, first, vectors, count * WEFT_VECTOR_BYTES);
     return WEFT_OK;
 }
 
@@ -164,7 +206,7 @@ static int soft_reset(struct weft_device *device)
                 set(device, WEFT_CSR_INTERRUPT_STATUS, ENDED);
                 return WEFT_OK;
             }
-            rest(device);
+            call(device, device->bus.pause);
         }
     }
     return WEFT_SILENT;
@@ -178,22 +220,19 @@ static int start(struct weft_device *device)
             device->status = get(device, WEFT_CSR_STATUS);
             if (device->status & (ENDED | WEFT_STATUS_RUNNING))
                 return WEFT_OK;
-            rest(device);
+            call(device, device->bus.pause);
         }
     }
     return WEFT_SILENT;
 }
 
-static int finish(struct weft_device *device)
+int weft_poll(struct weft_device *device)
 {
-    for (uint32_t look = 0; !(device->status & ENDED) || device->status & WEFT_STATUS_RUNNING; look++) {
-        if (look == device->looks) {
-            device->program_counter = get(device, WEFT_CSR_PROGRAM_COUNTER);
-            return WEFT_TIMEOUT;
-        }
-        rest(device);
-        device->status = get(device, WEFT_CSR_STATUS);
-    }
+    device->status = get(device, WEFT_CSR_STATUS);
+    if (!(device->status & ENDED) || device->status & WEFT_STATUS_RUNNING)
+        return WEFT_BUSY;
+    set(device, WEFT_CSR_INTERRUPT_STATUS, ENDED);
+    call(device, device->bus.barrier);
     device->cycles = get(device, WEFT_CSR_CYCLES_LOW) | (uint64_t)get(device, WEFT_CSR_CYCLES_HIGH) << 32;
     device->instructions = get(device, WEFT_CSR_INSTRUCTIONS_LOW) | (uint64_t)get(device, WEFT_CSR_INSTRUCTIONS_HIGH) << 32;
     if (!(device->status & WEFT_STATUS_ERROR))
@@ -201,6 +240,20 @@ static int finish(struct weft_device *device)
     device->cause = get(device, WEFT_CSR_ERROR_CAUSE);
     device->program_counter = get(device, WEFT_CSR_ERROR_PROGRAM_COUNTER);
     return WEFT_STOPPED;
+}
+
+int weft_wait(struct weft_device *device)
+{
+    int result = weft_poll(device);
+    for (uint32_t look = 0; result == WEFT_BUSY; look++) {
+        if (look == device->looks) {
+            device->program_counter = get(device, WEFT_CSR_PROGRAM_COUNTER);
+            return WEFT_TIMEOUT;
+        }
+        call(device, device->bus.pause);
+        result = weft_poll(device);
+    }
+    return result;
 }
 
 /* To reset, and told what to run. */
@@ -216,15 +269,20 @@ static int prepare(struct weft_device *device, uint32_t size)
     int result = soft_reset(device);
     for (size_t i = 0; result == WEFT_OK && i < sizeof registers / sizeof *registers; i++)
         result = keep(device, registers[i][0], registers[i][1]);
+    call(device, device->bus.barrier);
     return result;
+}
+
+int weft_start(struct weft_device *device, uint32_t size)
+{
+    const int result = prepare(device, size);
+    return result == WEFT_OK ? start(device) : result;
 }
 
 int weft_run(struct weft_device *device, uint32_t size)
 {
-    int result = prepare(device, size);
-    if (result == WEFT_OK)
-        result = start(device);
-    return result == WEFT_OK ? finish(device) : result;
+    const int result = weft_start(device, size);
+    return result == WEFT_OK ? weft_wait(device) : result;
 }
 
 #if WEFT_CORES > 1
@@ -241,13 +299,13 @@ static int start_group(struct weft_device *cores, size_t count)
             }
             if (begun == count)
                 return WEFT_OK;
-            rest(cores);
+            call(cores, cores->bus.pause);
         }
     }
     return WEFT_SILENT;
 }
 
-int weft_run_group(struct weft_device *cores, const uint32_t *sizes, size_t count, size_t *failed)
+int weft_start_group(struct weft_device *cores, const uint32_t *sizes, size_t count, size_t *failed)
 {
     int result = count && count <= WEFT_CORES ? WEFT_OK : WEFT_UNALIGNED;
     *failed = 0;
@@ -255,15 +313,27 @@ int weft_run_group(struct weft_device *cores, const uint32_t *sizes, size_t coun
         *failed = core;
         result = prepare(&cores[core], sizes[core]);
     }
-    if (result == WEFT_OK) {
-        *failed = 0;
-        result = start_group(cores, count);
-    }
+    if (result != WEFT_OK)
+        return result;
+    *failed = 0;
+    return start_group(cores, count);
+}
+
+int weft_wait_group(struct weft_device *cores, size_t count, size_t *failed)
+{
+    int result = WEFT_OK;
+    *failed = 0;
     for (size_t core = 0; result == WEFT_OK && core < count; core++) {
         *failed = core;
-        result = finish(&cores[core]);
+        result = weft_wait(&cores[core]);
     }
     return result;
+}
+
+int weft_run_group(struct weft_device *cores, const uint32_t *sizes, size_t count, size_t *failed)
+{
+    const int result = weft_start_group(cores, sizes, count, failed);
+    return result == WEFT_OK ? weft_wait_group(cores, count, failed) : result;
 }
 #endif
 

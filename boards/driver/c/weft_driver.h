@@ -12,11 +12,15 @@
 
 #include "weft.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum weft_result {
     WEFT_OK = 0,
     WEFT_NO_MACHINE,    /* IDENTITY is not that of a weft machine */
     WEFT_OTHER_MACHINE, /* a register says that weft.h describes another one */
-    WEFT_BUSY,          /* a program of somebody else runs */
+    WEFT_BUSY,          /* a program runs: somebody else's as the device is opened, or its own, see weft_poll */
     WEFT_UNALIGNED,     /* a place of memory or size that is not allowed, see weft_place */
     WEFT_NOT_WRITTEN,   /* memory or a register does not hold what was written */
     WEFT_SILENT,        /* a command had no effect */
@@ -24,12 +28,23 @@ enum weft_result {
     WEFT_STOPPED        /* the machine refused an instruction: cause and program_counter */
 };
 
-/* Words at bus addresses that are multiples of 4. `pause` is called between two looks at a machine that works. */
+/* Words at bus addresses that are multiples of 4. `pause` is called between two looks at a machine that works.
+ *
+ * All but `read` and `write` may be NULL. Bulk transfers move many words of memory at once: address and bytes are
+ * multiples of 4, content has any alignment. A processor whose cache holds the machine's memory needs `clean`, which
+ * brings to memory what was written, and `invalidate`, which drops what is held of memory that the machine writes;
+ * address and bytes are multiples of 4, and nothing that lies there is dirty as `invalidate` is called. `barrier`
+ * orders accesses to memory and to registers: it is called before a start, and after an end was seen. */
 struct weft_bus {
     uint32_t (*read)(void *context, uint64_t address);
     void (*write)(void *context, uint64_t address, uint32_t word);
     void (*pause)(void *context);
     void *context;
+    void (*read_bulk)(void *context, uint64_t address, void *content, size_t bytes);
+    void (*write_bulk)(void *context, uint64_t address, const void *content, size_t bytes);
+    void (*clean)(void *context, uint64_t address, size_t bytes);
+    void (*invalidate)(void *context, uint64_t address, size_t bytes);
+    void (*barrier)(void *context);
 };
 
 /* A piece of memory: its bus address, and the address that the machine's ports have for it. */
@@ -75,8 +90,18 @@ int weft_read(struct weft_device *device, const struct weft_place *memory, uint6
 /* Writes a program, the content of a .tprog file, to program memory: what weft_run runs. *size: its bytes there. */
 int weft_load(struct weft_device *device, const void *program, size_t bytes, uint32_t *size);
 
-/* Runs the program of weft_load once, from reset, to the end. */
+/* Runs the program of weft_load once, from reset, to the end: weft_start, then weft_wait. */
 int weft_run(struct weft_device *device, uint32_t size);
+
+/* Starts the program of weft_load and returns while it runs. Until its end only weft_poll and weft_wait may follow, and
+   accesses to memory that the program does not use. */
+int weft_start(struct weft_device *device, uint32_t size);
+
+/* Looks once at a program that was started: WEFT_BUSY, or how it ended. An end takes back the machine's interrupt. */
+int weft_poll(struct weft_device *device);
+
+/* Looks until the program has ended, `looks` times at most, with `pause` between them. */
+int weft_wait(struct weft_device *device);
 
 #if WEFT_CORES > 1
 /* Of a machine of several cores each is a device of its own, which weft_open opens: core k has its registers
@@ -84,6 +109,10 @@ int weft_run(struct weft_device *device, uint32_t size);
    all. Runs the program of weft_load, of sizes[k] bytes, on each of cores 0 to count - 1, which start in the same
    cycle. *failed: the core that an error is of; what it says is in that core's device. */
 int weft_run_group(struct weft_device *cores, const uint32_t *sizes, size_t count, size_t *failed);
+
+/* The same in two steps; weft_poll looks at one core. */
+int weft_start_group(struct weft_device *cores, const uint32_t *sizes, size_t count, size_t *failed);
+int weft_wait_group(struct weft_device *cores, size_t count, size_t *failed);
 #endif
 
 /* Channels x height x width integers to vectors as the machine has them, missing channels `zero`; and back. `zero` is
@@ -97,5 +126,9 @@ size_t weft_vectors(size_t channels, size_t height, size_t width);
 /* One word of the sample port; 0 for a word that only fills up a packet. */
 int weft_decode_sample(uint64_t word, struct weft_sample *sample);
 void weft_profile_add(struct weft_profile *profile, const struct weft_sample *sample);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -43,7 +43,7 @@ class Operation:
 
     @property
     def way_out(self) -> str:
-        """How to end the network before this operator, in words."""
+        """The advice to end the network before this operator, as words of a message."""
         given = [value.name for number in self.operator.inputs if number >= 0
                  for value in [self.writer.values[number]] if value.constant is None and not value.variable]
         return f"end the network before it with --end {','.join(dict.fromkeys(given)) or 'TENSOR'}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the circuits of both fixed-point schemes have in common: scalars are shifted into the accumulators."""
+"""The common circuits of both fixed-point schemes: scalars are shifted into the accumulators."""
 
 from __future__ import annotations
 

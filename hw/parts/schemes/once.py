@@ -68,7 +68,7 @@ class BiasRescaler(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        """Return the circuit: the wave's column: its bias -> turned -> placed, into this column's register."""
+        """Return the circuit: each cycle the next column's bias is rotated, then masked, into the column's register."""
         m = Module()
         size, width, bits = self._arch.array_size, self._arch.number.width, self._arch.accumulator_bits
         passes = DelayLine(m, self.enter, 2 * size, name="passes", reset=True)  # tap k + size - 1: it takes bias k

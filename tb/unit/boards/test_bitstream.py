@@ -52,11 +52,11 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         (folder / "routed").write_text(f"seed {options[-1]}")
         return report(reached.pop(0))
 
-    def generate(board: Any, work: Path) -> None:
-        for name in ("shell.json", "shell.v", *FAMILIES[board.family].kept):
+    def generate(board: Any, work: Path, toolchain: str, standalone: bool) -> None:
+        for name in ("soc.json" if standalone else "shell.json", "shell.v", *FAMILIES[board.family].kept):
             (work / name).write_text(name)
 
-    def synthesize(folder: Path, machine: str, shell: str, width: int, family: str) -> None:
+    def synthesize(folder: Path, machine: str, shell: str, width: int, family: str, packing: Any) -> None:
         (folder / f"{family}.stat").write_text(json.dumps({"design": {"num_cells_by_type": {"LUT4": 5, "DFF": 2}}}))
 
     def packing(suffixes: tuple[str, ...]) -> Callable[[Path, Any], None]:
@@ -84,6 +84,13 @@ def test_the_first_seed_in_time_is_delivered(tools: list[float], tmp_path: Path)
     assert json.loads((tmp_path / "ulx3s" / "report.json").read_text()) == found
     assert (tmp_path / "ulx3s" / "ulx3s.bit").read_text() == "seed 2"
     assert [path.name for path in tmp_path.iterdir()] == ["ulx3s"], "nothing else is left"
+
+
+def test_a_shell_without_a_host_is_delivered_with_its_own_description(tools: list[float], tmp_path: Path) -> None:
+    tools += [41.0]
+    bitstream.build(BOARDS["ulx3s"], TINY, tmp_path / "ulx3s", standalone=True)
+    assert sorted(path.name for path in (tmp_path / "ulx3s").iterdir()) == [
+        "report.json", "shell.lpf", "shell.v", "soc.json", "ulx3s.bit", "ulx3s.svf", "weft.tarch"]
 
 
 def test_a_chip_of_gowin_has_a_bitstream_of_its_own_kind(tools: list[float], tmp_path: Path) -> None:

@@ -6,12 +6,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
 from weft.boards import BOARDS
 from weft.boards.board import Memory
-from weft.hw.contract.dram import EXPECTED, LiteDram
+from weft.boards.processor_memory import BURSTS, behind_ports
+from weft.cycles.replay import estimate
+from weft.cycles.system import estimate_system
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED, IdealDram, LiteDram
+from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.isa import Instruction, Isa
 from weft.tb.bench.asked_litedram import asked
 
 CHIPS = [name for name, board in BOARDS.items() if board.shell and isinstance(board.shell.memory, Memory)]
@@ -32,7 +39,74 @@ def test_the_record_is_what_litedram_says(board: str) -> None:
 
 
 def test_boards_without_a_known_controller_have_what_is_expected_anywhere() -> None:
-    assert BOARDS["pynq_z1"].dram == BOARDS["tang_nano_20k"].dram == EXPECTED
+    assert BOARDS["tang_nano_20k"].dram == EXPECTED
+
+
+@pytest.mark.parametrize("board", ["pynq_z1", "pynq_z2", "ultra96_v2", "zcu104"])
+def test_processors_memory_is_a_spread(board: str) -> None:
+    """Of cases each slower than the one before, in cycles of the machine's clock; estimates take the typical one."""
+    spread = BOARDS[board].spread
+    assert spread and spread.typical == BOARDS[board].dram
+    cases = [*spread.cases.values()]
+    for faster, slower in pairwise(cases):
+        assert faster.read_latency < slower.read_latency and faster.bus_bytes > slower.bus_bytes
+
+
+def test_the_numbers_of_a_spread() -> None:
+    """16 bits at 1 050 million transfers a second are 21 bytes in a cycle of 100 MHz."""
+    found = behind_ports(16, 1.05e9, 100e6)
+    assert found.typical == IdealDram(25, 25, BURSTS, 21 * 0.79)
+    assert behind_ports(32, 1.05e9, 50e6).typical == IdealDram(13, 13, BURSTS, 84 * 0.79)
+
+
+def test_all_ports_share_what_the_bus_moves() -> None:
+    """Loads from both windows at once: as long as their bytes take on the bus, or on their ports if it is faster."""
+    arch = Arch.load("pynq").replace(local_depth=4096)
+    isa, vectors = Isa(arch), 2000
+    flows = (DataFlow.DRAM0_TO_LOCAL, DataFlow.DRAM1_TO_LOCAL)
+    program = isa.assemble(isa.data_move(flow, place * 2048, 0, vectors) for place, flow in enumerate(flows))
+    beats = -(-vectors * arch.vector_bytes // (arch.axi_data_width // 8))
+    beat_bytes = arch.axi_data_width // 8
+
+    def cycles(bus_bytes: float) -> int:
+        return estimate(program, arch, IdealDram(bus_bytes=bus_bytes)).cycles
+
+    assert cycles(0) == cycles(4 * beat_bytes) < beats + 100
+    for share in (0.25, 0.5, 1.0):
+        expected = 2 * beats / share
+        assert expected - 100 < cycles(share * beat_bytes) < expected + 100, share
+
+
+def test_the_program_takes_its_share_of_the_bus() -> None:
+    """Instructions that are read while a load runs: the load takes longer by their bytes, and no more."""
+    arch = Arch.load("pynq").replace(local_depth=4096)
+    isa, vectors, others = Isa(arch), 4000, 1500
+    load = isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, vectors)
+    share = arch.axi_data_width // 8
+
+    def cycles(*instructions: Instruction) -> int:
+        return estimate(isa.assemble(instructions), arch, IdealDram(bus_bytes=share)).cycles
+
+    expected = cycles(load) + others * isa.instruction_bytes / share
+    assert expected - 100 < cycles(load, *[isa.no_op()] * others) < expected + 100
+
+
+def test_cores_share_what_the_bus_moves() -> None:
+    """Loads and saves of three cores at three ports: as long as all their bytes take on the bus."""
+    arch = Arch.load("pynq_3x8")
+    isa, vectors = Isa(arch), 1000
+    beat_bytes = arch.axi_data_width // 8
+    beats = vectors * arch.vector_bytes // beat_bytes
+
+    def cycles(flow: DataFlow, bus_bytes: float) -> int:
+        program = isa.assemble([isa.data_move(flow, 0, 0, vectors)])
+        return estimate_system([program] * arch.cores, arch, IdealDram(bus_bytes=bus_bytes)).cycles
+
+    for flow in (DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0):
+        assert cycles(flow, 0) == cycles(flow, 8 * beat_bytes) < beats + 100
+        for share in (0.5, 1.0):
+            expected = arch.cores * beats / share
+            assert expected - 100 < cycles(flow, share * beat_bytes) < expected + 100, (flow, share)
 
 
 @pytest.mark.parametrize(("board", "first", "each"), [("ulx3s", 18, 4), ("colorlight_i9", 16, 2), ("ecpix5", 24, 2)])

@@ -23,11 +23,21 @@ SEED_KEYS = {"data_type": "FP16BP8", "array_size": 8, "dram0_depth": 1048576, "d
     ("arty", 8), ("ecpix5", 8), ("ecpix5_4", 4), ("pynq", 12), ("ultra96", 16), ("zcu104", 32), ("tiny", 2),
     ("tang_nano_20k", 2),
     ("arty_int8", 8), ("ecpix5_int8", 8), ("pynq_int8", 16), ("ultra96_int8", 24), ("zcu104_int8", 48),
+    ("pynq_lut", 12), ("arty100_lut", 8), ("ecpix5_4_lut", 4),
     ("ecpix5_2x4", 4), ("arty100_3x8", 8), ("pynq_3x8", 8), ("zcu104_4x16", 16), ("zcu104_int8_4x24", 24)])
 def test_preset_loads(name: str, lanes: int) -> None:
     assert name in presets()
     assert Arch.load(name).array_size == lanes
     assert Arch.load(find(name)) == Arch.load(name)
+
+
+@pytest.mark.parametrize(("name", "without"), [
+    ("pynq_lut", "pynq"), ("arty100_lut", "arty"), ("ecpix5_4_lut", "ecpix5_4")])
+def test_presets_with_tables_differ_in_nothing_else(name: str, without: str) -> None:
+    """What a table needs of SIMD registers comes with it."""
+    tables = Arch.load("ultra96")
+    assert Arch.load(name) == Arch.load(without).replace(
+        lut_count=tables.lut_count, lut_depth=tables.lut_depth, simd_registers_depth=tables.lut_count + 1)
 
 
 @pytest.mark.parametrize("name", presets())

@@ -17,7 +17,7 @@ import pytest
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.csr import Status
+from weft.hw.contract.csr import CONTROL_REGISTERS, Status
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.samples import FILLER
@@ -41,11 +41,14 @@ OK, NO_MACHINE, OTHER_MACHINE, BUSY, UNALIGNED, NOT_WRITTEN, SILENT, TIMEOUT, ST
 
 Read = CFUNCTYPE(c_uint32, c_void_p, c_uint64)
 Write = CFUNCTYPE(None, c_void_p, c_uint64, c_uint32)
-Pause = CFUNCTYPE(None, c_void_p)
+Pause = Barrier = CFUNCTYPE(None, c_void_p)
+Bulk = CFUNCTYPE(None, c_void_p, c_uint64, c_void_p, c_size_t)
+Range = CFUNCTYPE(None, c_void_p, c_uint64, c_size_t)
 
 
 class CBus(Structure):
-    _fields_ = [("read", Read), ("write", Write), ("pause", Pause), ("context", c_void_p)]
+    _fields_ = [("read", Read), ("write", Write), ("pause", Pause), ("context", c_void_p), ("read_bulk", Bulk),
+                ("write_bulk", Bulk), ("clean", Range), ("invalidate", Range), ("barrier", Barrier)]
 
 
 class CPlace(Structure):
@@ -77,12 +80,14 @@ def compiled(folder: Path, arch: Arch) -> Any:
 
 
 class Board:
-    """The C driver's device, on words that ``read`` and ``write`` reach."""
+    """The C driver's device, on words that ``read`` and ``write`` reach; ``hooks``: those that the bus has besides."""
 
-    def __init__(self, library: Any, read: Any, write: Any, pause: Any = lambda: None) -> None:
+    def __init__(self, library: Any, read: Any, write: Any, pause: Any = lambda: None, **hooks: Any) -> None:
         self.library, self.device = library, CDevice()
+        kinds = {field[0]: field[1] for field in CBus._fields_}
         self._bus = CBus(Read(lambda _, address: read(address)), Write(lambda _, address, word: write(address, word)),
-                         Pause(lambda _: pause()), None)
+                         Pause(lambda _: pause()), None,
+                         **{name: kinds[name](lambda _, *rest, hook=hook: hook(*rest)) for name, hook in hooks.items()})
 
     def open(self, registers: int, *places: tuple[int, int]) -> int:
         library = self.library
@@ -101,6 +106,15 @@ class Board:
 
     def run(self, size: int) -> int:
         return self.library.weft_run(byref(self.device), c_uint32(size))
+
+    def start(self, size: int) -> int:
+        return self.library.weft_start(byref(self.device), c_uint32(size))
+
+    def poll(self) -> int:
+        return self.library.weft_poll(byref(self.device))
+
+    def wait(self) -> int:
+        return self.library.weft_wait(byref(self.device))
 
 
 PLACES = ((0x4000_0000, 0), (0x4002_0000, 0x2_0000), (0x4004_0000, 0x4_0000))
@@ -184,6 +198,143 @@ def test_the_c_driver_runs_a_group_of_cores(tmp_path: Path) -> None:
     for each in model.cores:
         each._command = lambda word: None  # type: ignore[method-assign]
     assert run(2) == SILENT and failed.value == 0
+
+
+def test_a_program_runs_while_the_c_driver_does_something_else(tiny: Any, tmp_path: Path) -> None:
+    """An end takes back the interrupt that told of it."""
+    model, made = litex_model(TINY), adder(tmp_path)
+    model.patience = 4
+    board = board_of(tiny, model)
+    assert board.open(0x9000_0000, *PLACES) == OK
+    base, vectors = made.consts[0]
+    assert board.call("weft_write", "dram1", base, vectors.tobytes(), len(vectors)) == OK
+    _, size = board.load(made.program)
+    assert board.start(size) == OK
+    assert board.poll() == BUSY
+    assert model.programs == 0 and not board.device.cycles
+    model.values["INTERRUPT_STATUS"] = 1 << Status.DONE
+    assert board.wait() == OK
+    assert model.programs == 1 and board.device.cycles and not model.values["INTERRUPT_STATUS"]
+    assert board.poll() == OK, "an end stays an end"
+
+
+# -- what a bus has besides --------------------------------------------------------------------------------------------
+class CachedBus:
+    """A processor's view of a model's memory, through a write-back cache of words that nothing keeps coherent.
+
+    ``log``: what was called, in order; registers are not cached."""
+
+    def __init__(self, model: RegisterModel) -> None:
+        self.model, self.lines, self.dirty, self.log = model, dict[int, int](), set[int](), list[str]()
+        self.bulk_bytes = 0
+
+    def cached(self, address: int) -> bool:
+        return self.model._offset(address) is not None
+
+    def read(self, address: int) -> int:
+        if not self.cached(address):
+            return self.model.read(address)
+        return self.lines.setdefault(address, self.model.read(address))
+
+    def write(self, address: int, word: int) -> None:
+        if self.cached(address):
+            self.lines[address] = word
+            self.dirty.add(address)
+        else:
+            self.log += ["start"] if address == 0x9000_0000 + CONTROL_REGISTERS["CONTROL"].offset and word == 1 else []
+            self.model.write(address, word)
+
+    def read_bulk(self, address: int, content: int, size: int) -> None:
+        words = [self.read(address + at) for at in self.pieces(address, size)]
+        ctypes.memmove(content, np.array(words, "<u4").tobytes(), size)
+
+    def write_bulk(self, address: int, content: int, size: int) -> None:
+        words = np.frombuffer(ctypes.string_at(content, size), "<u4")
+        for at, word in zip(self.pieces(address, size), words.tolist(), strict=True):
+            self.write(address + at, word)
+
+    def pieces(self, address: int, size: int) -> range:
+        assert address % 4 == 0 and size % 4 == 0 and size
+        self.bulk_bytes += size
+        return range(0, size, 4)
+
+    def clean(self, address: int, size: int) -> None:
+        for place in self.places(address, size) & self.dirty:
+            self.model.write(place, self.lines[place])
+            self.dirty.remove(place)
+
+    def invalidate(self, address: int, size: int) -> None:
+        places = self.places(address, size)
+        assert not places & self.dirty, "what is dropped is lost"
+        for place in places & set(self.lines):
+            del self.lines[place]
+
+    def places(self, address: int, size: int) -> set[int]:
+        assert address % 4 == 0 and size % 4 == 0 and size
+        return set(range(address, address + size, 4))
+
+    def barrier(self) -> None:
+        assert not self.dirty
+        self.log.append("barrier")
+
+
+@pytest.mark.parametrize("bulk", [False, True], ids=["words", "bulk"])
+@pytest.mark.parametrize("arch", [TINY, ODD], ids=["lanes2", "lanes3"])
+def test_a_cache_is_kept_coherent(arch: Arch, bulk: bool, tmp_path: Path) -> None:
+    """Of 3 lanes a vector ends within a word, of which the machine writes the rest."""
+    made = adder(tmp_path, arch)
+    bus = CachedBus(litex_model(arch))
+    board = Board(compiled(tmp_path, arch), bus.read, bus.write, clean=bus.clean, invalidate=bus.invalidate,
+                  barrier=bus.barrier, **({"read_bulk": bus.read_bulk, "write_bulk": bus.write_bulk} if bulk else {}))
+    assert board.open(0x9000_0000, *PLACES) == OK
+    for number in range(3):
+        expected = Session(made).run(inputs_for(made, number), raw=True).outputs["y"]
+        assert run_adder(board, made, number) == expected.tolist()
+    assert bus.log == ["barrier", "start", "barrier"] * 3
+    assert (bus.bulk_bytes > 6 * len(made.program)) == bulk  # written, and read back
+
+
+def test_a_word_that_the_machine_wrote_in_part_is_read_again(tmp_path: Path) -> None:
+    """A vector of 3 lanes ends within a word, whose rest is not taken from the cache."""
+    size = ODD.vector_bytes
+    assert size % 4
+    bus = CachedBus(litex_model(ODD))
+    board = Board(compiled(tmp_path, ODD), bus.read, bus.write, clean=bus.clean, invalidate=bus.invalidate)
+    assert board.open(0x9000_0000, *PLACES) == OK
+    assert board.call("weft_write", "dram0", 0, bytes(range(2 * size)), 2) == OK
+    bus.lines |= {place: bus.model.read(place) for place in range(PLACES[0][0], PLACES[0][0] + 2 * size, 4)}
+    bus.model.dram.bytes[size:2 * size] = 77  # by the machine
+    assert board.call("weft_write", "dram0", 0, bytes(size), 1) == OK
+    assert bus.model.dram.bytes[:2 * size].tolist() == [0] * size + [77] * size
+
+
+@pytest.mark.parametrize("bulk", [False, True], ids=["words", "bulk"])
+def test_what_memory_does_not_hold_is_noticed(bulk: bool, tiny: Any) -> None:
+    """In whichever piece that is read back, and however long the last one is."""
+    model, wrong = litex_model(TINY), PLACES[0][0] + 4 * 200
+    bus, write = CachedBus(model), model.write
+    model.write = lambda address, word: write(address, word ^ (address == wrong))  # type: ignore[method-assign]
+    board = Board(tiny, bus.read, bus.write, clean=bus.clean, invalidate=bus.invalidate,
+                  **({"read_bulk": bus.read_bulk, "write_bulk": bus.write_bulk} if bulk else {}))
+    assert board.open(0x9000_0000, *PLACES) == OK
+    content = bytes(range(250)) * 4
+    for count, result in ((200, OK), (201, NOT_WRITTEN), (250, NOT_WRITTEN)):
+        assert board.call("weft_write", "dram0", 0, content, count) == result
+    assert board.call("weft_write", "dram0", 200, content, 0) == OK, "nothing"
+    answer = ctypes.create_string_buffer(800)
+    assert board.call("weft_read", "dram0", 0, answer, 200) == OK
+    assert answer.raw == content[:800]
+
+
+def test_the_c_driver_serves_a_program_in_cpp(tmp_path: Path) -> None:
+    (tmp_path / "weft.h").write_text(c_header(TINY))
+    (tmp_path / "main.cpp").write_text(
+        '#include "weft_driver.h"\n#include <cstring>\n'
+        'int main() { return std::strcmp(weft_error(WEFT_BUSY), "busy") || weft_vectors(3, 2, 2) != 8; }\n')
+    flags = ["-Wall", "-Wextra", "-Werror", f"-I{tmp_path}", f"-I{SOURCE}"]
+    subprocess.run(["gcc", *STRICT, *flags, "-c", SOURCE / "weft_driver.c", "-o", "driver.o"], check=True, cwd=tmp_path)
+    subprocess.run(["g++", *flags, "main.cpp", "driver.o", "-o", "main"], check=True, cwd=tmp_path)
+    subprocess.run([tmp_path / "main"], check=True)
 
 
 @pytest.mark.slow

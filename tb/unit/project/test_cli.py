@@ -230,7 +230,7 @@ def test_estimate_knows_a_boards_memory(weft: Weft, echo: Path) -> None:
 
 @pytest.mark.parametrize(("options", "message"), [
     (["--board", "ulx3s", "--latency", "20"], "--board and --latency: found both"),
-    (["--board", "pynq_z1"], "a board whose memory controller is not modelled; allowed: arty_a7_100, arty_a7_35"),
+    (["--board", "tang_nano_20k"], "a board whose memory controller is not modelled; allowed: arty_a7_100, arty"),
     (["--board", "nothing"], "board: found nothing; allowed: arty_a7_100"),
 ])
 @pytest.mark.parametrize("command", [["estimate"], ["report", "-o", "page.html"]])
@@ -245,7 +245,14 @@ def test_only_simulated_hardware_takes_a_boards_memory(weft: Weft, echo: Path, t
     answer = weft("run", echo, "--input", samples, "--raw", "--board", "ulx3s")
     assert answer.code == 1 and "--board: found --on golden; allowed: --on rtl" in answer.err
     answer = weft("run", echo, "--input", samples, "--raw", "--on", "rtl", "--board", "pynq_z1")
-    assert answer.code == 1 and "a board whose memory controller is not modelled" in answer.err
+    assert answer.code == 1 and "use weft estimate --board" in answer.err
+
+
+def test_processors_memory_is_told_as_a_spread(weft: Weft, echo: Path) -> None:
+    found = json.loads(weft("estimate", echo, "--board", "zcu104", "--json").out)
+    assert found["spread"]["best"] <= found["spread"]["typical"] == found["cycles"] < found["spread"]["worst"]
+    assert "by parameters, not measured: best" in weft("estimate", echo, "--board", "zcu104").out
+    assert "spread" not in json.loads(weft("estimate", echo, "--json").out)
 
 
 def test_layers_need_the_hardware(weft: Weft, echo: Path, tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "report": ("x.tmodel", "-o", "x.html"), "explore": ("x.onnx", "--part", "moon"), "doctor": ("--extra", "moon"),
     "board list": ("--colour",), "demo": ("-a", "pink"),
     "board build": ("moon",), "board flash": ("moon",),
+    "board standalone": ("x.tmodel", "--board", "moon", "--input", "x.npz", "-o", "x"),
     "board memory": ("serial:/dev/null", "--board", "moon"), "ir check": ("x.json",),
     "schedule": ("x.onnx", "-a", "pink", "-o", "x.json"),
 }

@@ -77,6 +77,8 @@ MAY_IMPORT = {
     "weft.report": (CONTRACT, "weft.cycles", "weft.tmodel", "weft.runtime", "weft.compiler", "weft.report"),
     "weft.boards.shell": ("weft.hw", "weft.boards"),
     "weft.boards.vivado": ("weft.hw", "weft.boards"),
+    "weft.boards.standalone": (CONTRACT, "weft.hw.flow.reports", "weft.boards", "weft.tmodel", "weft.runtime"),
+    "weft.boards.openxc7": ("weft.hw", "weft.boards"),
     "weft.boards": (CONTRACT, "weft.boards"),
     "weft.explore": (CONTRACT, "weft.hw.flow.parts", "weft.hw.flow.resources", "weft.cycles", "weft.tmodel",
                      "weft.runtime", "weft.compiler", "weft.explore"),

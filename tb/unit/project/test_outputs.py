@@ -55,8 +55,7 @@ WRITERS: dict[str, tuple[str, str]] = {
     "a schedule": ("schedule net.onnx -a tiny -o FILE", "schedule.json"),
     "choices": (f"{COMPILE} --tune-steps 0", "out/net.choices.json"),
     "the program": (COMPILE, "out/net.tprog"), "the constants": (COMPILE, "out/net.tdata"),
-    **{f"verilog: {name}": ("verilog -a tiny -o . --fusesoc --vivado", name)
-       for name in ("weft_top.v", "weft.json", "weft.h", "weft_top.core", "package_ip.tcl")},
+    **{f"verilog: {name}": ("verilog -a tiny -o . --fusesoc --vivado --c-driver", name) for name in machines.WRITTEN},
 }
 FOREIGN = {"notes": NOTES, "a picture": b"\x89PNG\r\n\x1a\n" + bytes(100), "JSON": b'{"milk": 1}\n',
            "a page": b"<!DOCTYPE html>\n<title>My page</title>\n", "zeros": bytes(100)}

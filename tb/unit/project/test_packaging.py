@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,10 @@ def test_every_interface_has_the_clock(arch: Arch) -> None:
 
 
 def test_the_command_writes_them_where_they_are_asked_for(weft: Command, tmp_path: Path) -> None:
-    assert weft("verilog", "-a", "tiny", "-o", tmp_path, "--fusesoc", "--vivado").code == 0
+    assert weft("verilog", "-a", "tiny", "-o", tmp_path, "--fusesoc", "--vivado", "--c-driver").code == 0
     assert {"weft_top.v", "weft_top.core", "package_ip.tcl"} <= {path.name for path in tmp_path.iterdir()}
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    subprocess.run(["gcc", *flags, "-c", "weft_driver.c", "-o", "weft_driver.o"], cwd=tmp_path, check=True)
 
 
 def test_litex_makes_an_instance_with_every_port(tmp_path: Path) -> None:

@@ -102,4 +102,5 @@ def test_every_preset_is_in_one_family(monkeypatch: pytest.MonkeyPatch) -> None:
 
     found = zoo.families(list(presets()))
     assert sorted(name for family in found for name in family) == sorted(presets())
-    assert ["colorlight_i9", "ecpix5_4", "ulx3s"] in found and ["arty", "ecpix5"] in found
+    assert ["colorlight_i9", "ecpix5_4", "ecpix5_4_lut", "ulx3s"] in found
+    assert ["arty", "arty100_lut", "ecpix5"] in found
