@@ -186,7 +186,7 @@ def _schedule_warnings(products: Products) -> list[str]:
                      f"{', '.join(followed.merged[:FEW_NAMES])}{', ...' if len(followed.merged) > FEW_NAMES else ''}")
     if followed is not None and followed.rounded:
         found.append(f"schedule: {followed.rounded} of its boxes end between channel tiles of "
-                     f"{products[Arch].array_size}, and were moved to the next one")
+                     f"{products[Arch].array_size} or pixels that are computed, and were moved to the nearest")
     return found
 
 

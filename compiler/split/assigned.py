@@ -16,11 +16,18 @@ from weft.hw.contract.arch import Arch
 WAY_OUT = "give the schedule of just this network, or leave --schedule out"
 
 
+class Match(NamedTuple):
+    """A layer of the schedule that one of ours is, or has a part of: that from channel ``first`` on."""
+
+    entry: AssignedLayer
+    first: int = 0
+
+
 class Followed(NamedTuple):
     """``shares`` by layer number: the boxes [cores] that a schedule says.
 
-    ``merged``: layers of the schedule that are computed within another one; ``rounded``: boxes whose channels were
-    moved to the next channel tile."""
+    ``merged``: layers of the schedule that are computed within another one; ``rounded``: boxes whose ends were moved to
+    the nearest channel tile, or to the nearest of fewer pixels."""
 
     shares: dict[int, tuple[Box | None, ...]]
     merged: tuple[str, ...]
@@ -30,20 +37,22 @@ class Followed(NamedTuple):
 def follow(layers: Sequence[Layer], assigned: Sequence[AssignedLayer], arch: Arch) -> Followed:
     """Return the shares of all layers that a schedule has. Layers of ours that it has not are left out.
 
-    A layer of the schedule is known by its name, that of a node or of what the layer saves. What no name finds is taken
-    in its order, by the shape of the output. Raise CompileError for a layer with weights that none of ours is, and for
+    A layer of the schedule is known by its name, that of a node or of what the layer saves. One of ours may have a part
+    of its channels, or fewer pixels: those that a pool leaves of them, or that somebody reads. What no name finds is
+    taken in its order, by the shape of the output. Raise CompileError for a layer with weights that none of ours is, and for
     boxes that a core cannot compute as one."""
     found = _by_name(layers, assigned)
+    _by_part(layers, assigned, found)
     _by_shape(layers, assigned, found)
+    taken = {match.entry.name for match in found.values()}
     for entry in assigned:
-        if entry.weighted and entry not in found.values() and not _is_within(entry, layers):
+        if entry.weighted and entry.name not in taken and not _is_within(entry, layers):
             raise refuse(f"schedule, layer {entry.name!r}", f"an ofmap of {list(entry.size)}",
                          "the name or the shape of a layer of the network", WAY_OUT)
     shares, rounded = {}, 0
-    for number, entry in found.items():
-        boxes, moved = _boxes(entry, layers[number], arch)
+    for number, match in found.items():
+        boxes, moved = _boxes(match, layers[number], arch)
         shares[number], rounded = boxes, rounded + moved
-    taken = {entry.name for entry in found.values()}
     return Followed(shares, tuple(entry.name for entry in assigned if entry.name not in taken), rounded)
 
 
@@ -63,52 +72,75 @@ def _is_within(entry: AssignedLayer, layers: Sequence[Layer]) -> bool:
                and entry.size == (layer.output.channels, *layer.core.size) for layer in layers)
 
 
-def _by_name(layers: Sequence[Layer], assigned: Sequence[AssignedLayer]) -> dict[int, AssignedLayer]:
+def _by_name(layers: Sequence[Layer], assigned: Sequence[AssignedLayer]) -> dict[int, Match]:
     """Return the layers of the schedule by the numbers of ours that have a name in common, and the output's shape."""
-    found: dict[int, AssignedLayer] = {}
+    found: dict[int, Match] = {}
     for number, layer in enumerate(layers):
         alike = [entry for entry in assigned if entry.name in _names(layer) and entry.size == _size(layer)]
-        alike = [entry for entry in alike if entry not in found.values()]
+        alike = [entry for entry in alike if Match(entry) not in found.values()]
         if alike:
-            found[number] = next((entry for entry in alike if entry.name == layer.output.name), alike[0])
+            found[number] = Match(next((entry for entry in alike if entry.name == layer.output.name), alike[0]))
     return found
 
 
-def _by_shape(layers: Sequence[Layer], assigned: Sequence[AssignedLayer], found: dict[int, AssignedLayer]) -> None:
+def _by_part(layers: Sequence[Layer], assigned: Sequence[AssignedLayer], found: dict[int, Match]) -> None:
+    """Add those of which ours have some pixels, or together the channels: a layer for each input of a joined pool."""
+    for number, layer in enumerate(layers):
+        if number in found:
+            continue
+        alike = [entry for entry in assigned if entry.name in _names(layer)]
+        thinned = [Match(entry) for entry in alike if entry.size[0] == layer.output.channels
+                   and entry.size[1] >= layer.output.height and entry.size[2] >= layer.output.width]
+        parts = sorted((other.output for other in layers if other.output.root == layer.output.root),
+                       key=lambda var: var.first_tile)
+        before = sum(var.channels for var in parts[:parts.index(layer.output)])
+        joined = [Match(entry, before) for entry in alike if entry.size[1:] == layer.output.size
+                  and entry.size[0] == sum(var.channels for var in parts)]
+        found.update({number: match for match in [*thinned, *joined][:1]})
+
+
+def _by_shape(layers: Sequence[Layer], assigned: Sequence[AssignedLayer], found: dict[int, Match]) -> None:
     """Add those that no name finds: of each shape the next of the schedule, with weights if ours has some."""
-    named = {name for layer in layers for name in _names(layer)}
-    left = [entry for entry in assigned if entry not in found.values() and entry.name not in named]
+    named, taken = {name for layer in layers for name in _names(layer)}, {match.entry for match in found.values()}
+    left = [entry for entry in assigned if entry not in taken and entry.name not in named]
     for number, layer in enumerate(layers):
         if number in found:
             continue
         entry = next((entry for entry in left if entry.size == _size(layer)
                       and (entry.weighted or not layer.macs or layer.pool is not None)), None)
         if entry is not None:
-            found[number] = entry
+            found[number] = Match(entry)
             left.remove(entry)
 
 
-def _boxes(entry: AssignedLayer, layer: Layer, arch: Arch) -> tuple[tuple[Box | None, ...], int]:
-    """Return the boxes [cores] of a layer of the schedule, and how many had their channels moved."""
-    whole = whole_box(layer, arch)
+def _boxes(match: Match, layer: Layer, arch: Arch) -> tuple[tuple[Box | None, ...], int]:
+    """Return the boxes [cores] of a layer of the schedule, and how many had an end moved."""
+    whole, entry = whole_box(layer, arch), match.entry
     cores: list[list[Box]] = [[] for _ in range(arch.cores)]
     rounded = 0
-    for core, channels, rows, columns in entry.boxes:
+    for core, *spans in entry.boxes:
         if core >= arch.cores:
             raise _refused(entry, core, "a core of a larger mesh", f"cores 0..{arch.cores - 1}")
-        tiles = _tile(channels[0], whole, layer, arch), _tile(channels[1], whole, layer, arch)
-        rounded += any(end % arch.array_size and end != layer.output.channels for end in channels)
-        if tiles[0] < tiles[1]:
-            cores[core].append(Box(tiles, rows, columns))
+        channels = [min(max(end - match.first, 0), layer.output.channels) for end in spans[0]]
+        tiles = [whole.tiles[1] if end == layer.output.channels else _nearest(end, arch.array_size) for end in channels]
+        axes = [[(end * size, of) for end in span]
+                for span, size, of in zip(spans[1:], layer.output.size, entry.size[1:], strict=True)]
+        rows, columns = ((_nearest(*low), _nearest(*high)) for low, high in axes)
+        box = Box((tiles[0], tiles[1]), rows, columns)
+        if channels[0] < channels[1]:
+            rounded += any(end % arch.array_size and end != layer.output.channels for end in channels) or any(
+                end % of for axis in axes for end, of in axis)
+        if box.vectors:
+            cores[core].append(box)
     found = tuple(_joined(entry, core, boxes) for core, boxes in enumerate(cores))
     if sum(box.vectors for box in found if box is not None) != whole.vectors:
         raise _refused(entry, 0, "boxes that are not the whole ofmap", f"boxes of all of {list(entry.size)}")
     return found, rounded
 
 
-def _tile(channel: int, whole: Box, layer: Layer, arch: Arch) -> int:
-    """Return the channel tile nearest to a cut before ``channel``."""
-    return whole.tiles[1] if channel == layer.output.channels else (channel + arch.array_size // 2) // arch.array_size
+def _nearest(position: int, unit: int) -> int:
+    """Return how many units are nearest to a position."""
+    return (position + unit // 2) // unit
 
 
 def _joined(entry: AssignedLayer, core: int, boxes: Sequence[Box]) -> Box | None:

@@ -125,6 +125,51 @@ def test_cuts_go_to_the_nearest_tile(tmp_path: Path) -> None:
     assert found.shares[number][:2] == (Box((0, 2), *whole), Box((2, 4), *whole)) and found.rounded == 2
 
 
+def mesh(nodes: list[onnx.NodeProto], folder: Path) -> Layers:
+    """The layers of a network of 8 channels in and out of each convolution, on 4 lanes."""
+    kernels = {name for node in nodes if node.op_type == "Conv" for name in node.input[1:2]}
+    weights = [numpy_helper.from_array(np.ones((8, 8, 1, 1), np.float32) / 8, name) for name in kernels]
+    graph = helper.make_graph(nodes, "part", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 8, 8])],
+                              [onnx.ValueInfoProto(name=nodes[-1].output[0])], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(onnx.shape_inference.infer_shapes(model), folder / "part.onnx")
+    return run_steps(Request(folder / "part.onnx"), FOUR)[Layers]
+
+
+def convolution(name: str, given: str, stride: int = 1) -> onnx.NodeProto:
+    return helper.make_node("Conv", [given, f"{name}_weights"], [name], name=name, strides=[stride] * 2)
+
+
+def test_pixels_that_nobody_reads_leave_their_part_of_the_boxes(tmp_path: Path) -> None:
+    """A convolution of which another one reads every second pixel: 8 rows cut at 3 are 4 rows cut at 2."""
+    built = mesh([convolution("first", "x"), convolution("second", "first", 2)], tmp_path)
+    number = next(number for number, layer in enumerate(built) if layer.name == "first")
+    assert built[number].output.size == (4, 4)
+    whole = (0, 8), (0, 8)
+    entry = AssignedLayer("first", (8, 8, 8), True, ((0, (0, 8), (0, 3), (0, 8)), (1, (0, 8), (3, 8), (0, 8))))
+    found = follow(built, [entry], FOUR)
+    assert found.shares[number] == (Box((0, 2), (0, 2), (0, 4)), Box((0, 2), (2, 4), (0, 4)), None, None)
+    assert found.rounded == 2 and not found.merged
+    halves = entry._replace(boxes=((2, (0, 4), *whole), (3, (4, 8), *whole)))
+    assert not follow(built, [halves], FOUR).rounded
+
+
+def test_layers_that_are_a_joined_one_together_have_its_boxes(tmp_path: Path) -> None:
+    """A pool of two joined tensors, which ours computes as two: the first core has all of one and half of the other."""
+    built = mesh([convolution("left", "x"), convolution("right", "x"),
+                  helper.make_node("Concat", ["left", "right"], ["both"], name="both", axis=1),
+                  helper.make_node("MaxPool", ["both"], ["pool"], name="pool", kernel_shape=[3, 3], pads=[1] * 4),
+                  helper.make_node("Add", ["pool", "both"], ["sum"], name="sum")], tmp_path)
+    parts = [number for number, layer in enumerate(built) if layer.name == "pool"]
+    assert len(parts) == 2
+    whole = (0, 8), (0, 8)
+    entry = AssignedLayer("pool", (16, 8, 8), False, ((0, (0, 12), *whole), (1, (12, 16), *whole)))
+    found = follow(built, [entry], FOUR)
+    boxes = {built[number].output.first_tile: found.shares[number] for number in parts}
+    assert boxes == {0: (Box((0, 2), *whole), None, None, None),
+                     2: (Box((0, 1), *whole), Box((1, 2), *whole), None, None)}
+
+
 @pytest.mark.parametrize(("change", "said"), [
     ({"name": "nowhere", "size": (16, 9, 9)}, r"layer 'nowhere': found an ofmap of \[16, 9, 9\]; allowed: the name or "
                                              "the shape of a layer"),

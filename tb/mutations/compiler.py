@@ -190,7 +190,7 @@ BREAKS = [
     Break("split_kept", "compiler/scheduler/moves.py", "offset - kept.first_pixel", "offset",
           "a tensor's part in local memory is taken for the whole",
           "tb/compile/test_split.py::test_random_networks_have_one_cores_words"),
-    Break("split_rounded", "compiler/split/assigned.py", "(channel + arch.array_size // 2)", "channel",
+    Break("split_rounded", "compiler/split/assigned.py", "(position + unit // 2)", "position",
           "a cut between channel tiles goes to the one below",
           "tb/compile/test_follow.py::test_cuts_go_to_the_nearest_tile"),
     Break("scales_hazard", "compiler/scheduler/interleave.py", "int(writes)] = True",
