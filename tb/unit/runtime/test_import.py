@@ -49,12 +49,12 @@ def test_the_onnx_backend_is_a_module(statement: str) -> None:
 
 
 def test_all_of_it_is_light() -> None:
-    """On a quiet machine numpy takes half of the bar, or more; on a busy one both take longer."""
+    """On a quiet machine numpy takes half of the bar, or more. On a busy one both take longer."""
     numpy, _ = imported("import numpy")
     milliseconds, modules = imported(EVERYTHING)
     print(f"\nnumpy {numpy:.0f} ms, all of weft.runtime {milliseconds:.0f} ms")
     assert not modules & HEAVY
-    assert milliseconds < max(BAR_MILLISECONDS, 2.5 * numpy)
+    assert milliseconds < max(BAR_MILLISECONDS, 3.5 * numpy)
 
 
 def test_the_check_sees_heavy_libraries() -> None:
