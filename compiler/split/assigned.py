@@ -39,8 +39,8 @@ def follow(layers: Sequence[Layer], assigned: Sequence[AssignedLayer], arch: Arc
 
     A layer of the schedule is known by its name, that of a node or of what the layer saves. One of ours may have a part
     of its channels, or fewer pixels: those that a pool leaves of them, or that somebody reads. What no name finds is
-    taken in its order, by the shape of the output. Raise CompileError for a layer with weights that none of ours is, and for
-    boxes that a core cannot compute as one."""
+    taken in its order, by the shape of the output. Raise CompileError for a layer with weights that none of ours is,
+    and for boxes that a core cannot compute as one."""
     found = _by_name(layers, assigned)
     _by_part(layers, assigned, found)
     _by_shape(layers, assigned, found)
@@ -96,7 +96,8 @@ def _by_part(layers: Sequence[Layer], assigned: Sequence[AssignedLayer], found: 
         before = sum(var.channels for var in parts[:parts.index(layer.output)])
         joined = [Match(entry, before) for entry in alike if entry.size[1:] == layer.output.size
                   and entry.size[0] == sum(var.channels for var in parts)]
-        found.update({number: match for match in [*thinned, *joined][:1]})
+        if thinned or joined:
+            found[number] = [*thinned, *joined][0]
 
 
 def _by_shape(layers: Sequence[Layer], assigned: Sequence[AssignedLayer], found: dict[int, Match]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -32,7 +33,7 @@ class Named:
         self.weights: list[onnx.TensorProto] = []
         self.channels = {"input": 3}
 
-    def node(self, kind: str, name: str, inputs: list[str], channels: int, **attributes: object) -> str:
+    def node(self, kind: str, name: str, inputs: list[str], channels: int, **attributes: Any) -> str:
         self.nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
         self.channels[name] = channels
         return name
@@ -49,7 +50,8 @@ class Named:
         return self.node("Relu", f"{x}_relu", [x], self.channels[x])
 
     def max_pool(self, x: str, name: str, stride: int) -> str:
-        return self.node("MaxPool", name, [x], self.channels[x], kernel_shape=[3, 3], pads=[1] * 4, strides=[stride] * 2)
+        return self.node("MaxPool", name, [x], self.channels[x], kernel_shape=[3, 3], pads=[1] * 4,
+                         strides=[stride] * 2)
 
     def save(self, x: str, path: Path) -> Path:
         """Write the network, which ends with pooling and a dense layer behind ``x``."""
