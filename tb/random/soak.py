@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from weft.simulate.rtl import build_rtl
-from weft.tb.random import byte_networks, network_rule
+from weft.tb.random import byte_networks, network_rule, signals_rule
 from weft.tb.random.lockstep import Case, run_cases, shrink
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.random.random_archs import random_arch
@@ -64,6 +64,11 @@ def _lockstep(cases: list[Case]) -> list[str]:
             for mismatch in run_cases(simulation, cases)[:1]]
 
 
+def cores(machine: str, seeds: range) -> list[str]:
+    """Random programs of cores that wait for each other, and what of them must be refused."""
+    return signals_rule.judge(machine, seeds)
+
+
 def networks(machine: str, seeds: range) -> list[str]:
     """Random networks, compiled and run on golden, against onnxruntime."""
     return _verdicts(network_rule.judge(NetworkCase(machine, seed)) for seed in seeds)
@@ -101,6 +106,7 @@ class Kind:
 KINDS = {
     "programs": Kind(programs, tuple(lockstep_archs()), 100),
     "resets": Kind(resets, tuple(lockstep_archs()), 50),
+    "cores": Kind(cores, tuple(signals_rule.SYSTEMS), 100),
     "networks": Kind(networks, tuple(network_rule.ARCHS), 10),
     "byte networks": Kind(byte_scheme, tuple(byte_networks.ARCHS), 10),
     "quantised networks": Kind(quantised, ("int8",), 10),

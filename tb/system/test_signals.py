@@ -22,9 +22,10 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.units import OPERATION
 from weft.simulate.job import MemorySettings
 from weft.tb.random.random_signals import SignalledPrograms, signalled_programs
-from weft.tb.system.test_system import SYSTEMS, filled, run, stalls
+from weft.tb.random.signals_rule import LENGTH, SYSTEMS, filled, stalls
+from weft.tb.system.test_system import run
 
-CASES, LENGTH = 12, 60
+CASES = 12
 LEFT_OUT = 3
 """Links of each random program that are left out, one at a time."""
 

@@ -15,7 +15,7 @@ from weft.cycles.replay import estimate
 from weft.cycles.system import estimate_system
 from weft.golden.dram import Dram, differences
 from weft.golden.system import GoldenSystem
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.instructions import DataFlow
@@ -23,43 +23,16 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.units import OPERATION
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_groups_on_rtl
-from weft.tb.random.lockstep_archs import lockstep_archs
-from weft.tb.random.random_system import fill, random_programs
+from weft.tb.random.random_system import random_programs
+from weft.tb.random.signals_rule import CYCLE_LIMIT, LENGTH, SYSTEMS, filled, stalls
 
-CYCLE_LIMIT = 3_000_000
-CASES, LENGTH = 8, 60
-
-
-def systems() -> dict[str, Arch]:
-    """Name -> machine of several cores."""
-    archs = lockstep_archs()
-    return {
-        "three on two ports": archs["lanes2"].replace(dram_ports=SHARED, cores=3, memory_ports=2, sync_counters=4),
-        "two on one port": archs["lanes4_slices"].replace(cores=2, sync_counters=2),
-    }
-
-
-SYSTEMS = systems()
-
-
-def stalls(seed: int) -> MemorySettings:
-    rng = random.Random(seed)
-    rests = {f"stall_{channel}": rng.choice([0, 20, 90, 200]) for channel in ("ar", "r", "aw", "w", "b")}
-    return MemorySettings(read_latency=rng.randint(2, 60), write_latency=rng.randint(2, 60),
-                          jitter=rng.choice([0, 10, 50]), **rests)
+CASES = 8
 
 
 def run(arch: Arch, groups: list[list[bytes]], drams: list[Dram], memories: list[MemorySettings],
         **options: Any) -> list[list[RtlResult]]:
     return run_groups_on_rtl(arch, groups, *drams, memories=memories, cycle_limit=CYCLE_LIMIT, timeout_seconds=300,
                              **options)
-
-
-def filled(arch: Arch, seed: int) -> list[Dram]:
-    drams = [Dram(arch), Dram(arch)]
-    for number, dram in enumerate(drams):
-        fill(arch, dram, 2 * seed + number)
-    return drams
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
