@@ -18,6 +18,7 @@ from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import run_groups_on_rtl
+from weft.support.errors import WeftError
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.random.random_signals import SignalledPrograms, signalled_programs
 from weft.tb.random.random_system import fill
@@ -78,7 +79,8 @@ def lacking(arch: Arch, seed: int, made: SignalledPrograms) -> list[str]:
     if not needed:
         return []
     link = random.Random(seed).choice(needed)
-    tries = [(made.without(link), RaceError, "a post and its wait")]
+    tries: list[tuple[list[list[Instruction]], type[WeftError], str]] = [
+        (made.without(link), RaceError, "a post and its wait")]
     for core, at in (link.post, link.wait):
         one = [list(program) for program in made.programs]
         del one[core][at]
