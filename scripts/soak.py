@@ -84,8 +84,8 @@ def soak(executor: Executor, at_a_time: int, kinds: list[str], folder: Path, sec
 def table(done: Counter[str], failed: Counter[str], next_seed: dict[str, int]) -> Table:
     """Return the totals of this run, and of all runs in the folder."""
     found = Table("kind", "cases", "all runs", "jobs that failed")
-    for kind in KINDS:
-        every = sum(seed - FIRST_SEED for name, seed in next_seed.items() if name.rpartition(" ")[0] == kind)
+    for kind, row in KINDS.items():
+        every = sum(next_seed.get(f"{kind} {machine}", FIRST_SEED) - FIRST_SEED for machine in row.machines)
         found.add_row(kind, str(done[kind]), str(every), str(failed[kind]))
     return found
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from weft.simulate.rtl import build_rtl
-from weft.tb.random import byte_networks, network_rule, signals_rule
+from weft.tb.random import byte_networks, network_rule, signals_rule, unordered_rule
 from weft.tb.random.lockstep import Case, run_cases, shrink
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.random.random_archs import random_arch
@@ -69,6 +69,11 @@ def cores(machine: str, seeds: range) -> list[str]:
     return signals_rule.judge(machine, seeds)
 
 
+def cores_without_order(machine: str, seeds: range) -> list[str]:
+    """Programs that lack a post and its wait, run all the same: where RTL differs they had been refused."""
+    return unordered_rule.judge(machine, seeds)
+
+
 def networks(machine: str, seeds: range) -> list[str]:
     """Random networks, compiled and run on golden, against onnxruntime."""
     return _verdicts(network_rule.judge(NetworkCase(machine, seed)) for seed in seeds)
@@ -107,6 +112,7 @@ KINDS = {
     "programs": Kind(programs, tuple(lockstep_archs()), 100),
     "resets": Kind(resets, tuple(lockstep_archs()), 50),
     "cores": Kind(cores, tuple(signals_rule.SYSTEMS), 100),
+    "cores without order": Kind(cores_without_order, tuple(signals_rule.SYSTEMS), 40),
     "networks": Kind(networks, tuple(network_rule.ARCHS), 10),
     "byte networks": Kind(byte_scheme, tuple(byte_networks.ARCHS), 10),
     "quantised networks": Kind(quantised, ("int8",), 10),

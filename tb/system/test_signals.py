@@ -23,6 +23,7 @@ from weft.hw.contract.units import OPERATION
 from weft.simulate.job import MemorySettings
 from weft.tb.random.random_signals import SignalledPrograms, signalled_programs
 from weft.tb.random.signals_rule import LENGTH, SYSTEMS, filled, stalls
+from weft.tb.random.unordered_rule import Outcome, run_without
 from weft.tb.system.test_system import run
 
 CASES = 12
@@ -90,6 +91,15 @@ def test_programs_are_refused_without_one_of_the_links_that_they_need(name: str)
                     check_races(assembled(name, one), arch)
             refused += 1
     assert refused >= 12
+
+
+@pytest.mark.slow
+def test_where_rtl_differs_without_a_link_the_programs_are_refused() -> None:
+    """They run in RTL all the same. Some differ, and those that are let through leave golden's words."""
+    outcomes = [run_without("three on two ports", seed) for seed in range(300, 308)]
+    assert {outcome for outcome in outcomes if outcome} == {
+        Outcome(refused=True, differs=True), Outcome(refused=True, differs=False),
+        Outcome(refused=False, differs=False)}
 
 
 @pytest.mark.slow

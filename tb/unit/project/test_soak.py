@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 
@@ -44,6 +46,14 @@ def test_random_machines_differ_and_a_seed_repeats_one() -> None:
     assert [random_arch(seed) for seed in range(60)] == archs
     assert len({str(arch.to_dict()) for arch in archs}) > 50
     assert sum(arch.to_dict()["data_type"] == "INT8" for arch in archs) > 5
+
+
+def test_the_table_counts_all_runs_of_machines_whose_names_are_words() -> None:
+    next_seed: dict[str, int] = {}
+    drawn = list(islice(soak.jobs(["cores"], next_seed), 4))
+    table = runpy.run_path(str(SCRIPT))["table"](Counter(), Counter(), next_seed)
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    assert {row[0]: row[2] for row in rows}["cores"] == str(sum(len(job.seeds) for job in drawn))
 
 
 @pytest.mark.slow
