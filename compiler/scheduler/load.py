@@ -53,13 +53,20 @@ class Prepared:
 
 @dataclass
 class WeightSource:
-    """The DRAM from which a layer's weights are read: DRAM1, unless DRAM0 holds a ``copy`` of all Consts.
+    """The DRAM from which Consts are read: DRAM1, unless DRAM0 holds a ``copy`` of all of them.
 
-    With a copy (``copy`` is its base), each load takes the DRAM that has read less for this layer so far. ``read``:
-    vectors by DRAM."""
+    With a copy (``copy`` is its base), each load takes the DRAM that has read less so far. ``read``: vectors by DRAM,
+    of one layer, or of several layers of ``few`` pixels: for these nearly all cycles are loads, which run far ahead of
+    the array."""
 
     copy: int | None
+    few: bool = False
     read: Counter[str] = field(default_factory=Counter)
+
+    def of_layer(self, pixels: int, lanes: int) -> WeightSource:
+        """Return the source of the next layer, which has a result of so many ``pixels``."""
+        few = pixels < lanes
+        return self if self.few and few else WeightSource(self.copy, few)
 
     def address(self, far: int, size: int) -> Address:
         """Return where to load ``size`` vectors of Consts from that lie at ``far`` in DRAM1; count them."""
@@ -74,12 +81,12 @@ class Loader:
     """The loads of one layer.
 
     ``homes`` has addresses in the DRAMs and ``residents`` places in local memory, by Var name. ``pool`` is the free
-    local memory, ``copy`` the base of a copy of all Consts in DRAM0, or None."""
+    local memory, ``source`` where Consts come from."""
 
     def __init__(self, shape: LayerShape, plan: Plan, homes: Mapping[str, DramAddress],
                  residents: Mapping[str, Resident],
-                 pool: Pool, copy: int | None) -> None:
-        self.source = WeightSource(copy)
+                 pool: Pool, source: WeightSource) -> None:
+        self.source = source
         self.shape, self.layer, self.arch = shape, shape.layer, shape.arch
         self.tiling, self.strip = plan.tiling, plan.need.strip
         self.homes, self.residents = homes, residents
@@ -110,7 +117,7 @@ class Loader:
 
         Those that the SIMD unit holds already are left out. That of keys is read as far as the others: behind its own
         entries lie those of the table of values, with which it is moved if there is room for both. They come from
-        DRAM1, for DRAM0 may be busy with the inputs of the layer before."""
+        DRAM1, for DRAM0 may be busy with the inputs of the layer before; those of layers of few pixels from either."""
         consts = self.shape.consts
         apart = consts.local_vectors > depth
         for number in consts.fresh:
@@ -118,7 +125,9 @@ class Loader:
             size = size if number else min(KEYS + depth, consts.local_vectors)
             table = Address(LOCAL, near.offset + (offset if apart else 0))
             if number != 1 or not apart or 0 not in consts.fresh:
-                yield lir.DataMove(True, table, Address(DRAM1, consts.operand + offset), size)
+                far = consts.operand + offset
+                yield lir.DataMove(True, table, self.source.address(far, size) if self.source.few
+                                   else Address(DRAM1, far), size)
             yield lir.LoadLut(table, number, depth)
 
     @property

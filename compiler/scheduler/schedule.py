@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import Exchange, LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import SIMD_CYCLES, Paces, interleave
 from weft.compiler.scheduler.length import check_length, most_instructions
+from weft.compiler.scheduler.load import WeightSource
 from weft.compiler.scheduler.merge import merged
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.contract.arch import Arch
@@ -94,6 +96,7 @@ class Free:
         self.numbers, self.layout, self.arch = numbers, layout, arch
         self.resting, self.exchanges = resting, exchanges
         self.pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
+        self.source = WeightSource(None if layout.copy is None else layout.copy.base)
         for place in layout.local.values():
             if place.first < first <= place.last:
                 self.pools.local.hold(Buffer(place.base, place.size))
@@ -130,9 +133,10 @@ class Free:
 
     def _operations(self, number: int, pools: Pools, behind: int) -> list[lir.Operation]:
         """Return the operations of a layer, as many as a program may have."""
-        copy = self.layout.copy.base if self.layout.copy is not None else None
-        emitter = LayerEmitter(self.layout.shapes[number], self.layout.plans[number], self.numbers.registers(number),
-                               self.layout.homes, self.layout.residents, pools, copy,
+        shape = self.layout.shapes[number]
+        self.source = self.source.of_layer(math.prod(shape.layer.output.size), self.arch.array_size)
+        emitter = LayerEmitter(shape, self.layout.plans[number], self.numbers.registers(number),
+                               self.layout.homes, self.layout.residents, pools, self.source,
                                self.exchanges[number] if self.exchanges else None)
         emitted = emitter.tables() if number in self.resting else emitter.operations()
         return [*itertools.islice(emitted, most_instructions(self.arch) + 1 - behind)]
