@@ -111,6 +111,7 @@ class LayerEmitter:
         self.operand = Buffer(pools.accumulators.base, shape.consts.operands)
         self.sloped = isinstance(self.layer.elementwise, LeakyRelu) and not shape.consts.operands  # on output
         self.result = Buffer(0, 0)
+        self.loaded: tuple[int, bool] | None = None  # what the array has: offset of weights, and whether with a bias
         self.walks: dict[tuple[Size, ...], Walks] = {}  # by pixels of both sides
         self.runs: dict[tuple[int, tuple[int, int], tuple[int, int]], list[Run]] = {}  # by output, inputs, taps
 
@@ -262,8 +263,10 @@ class LayerEmitter:
         for first, offset, alike in self._runs(output, step.inputs, step.taps):
             near, far, streams = self._streams(alike, corners)
             biased = first and block.biased
-            if streams:
+            content = offset, biased
+            if streams and content != self.loaded:
                 yield lir.LoadWeight(Address(LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
+                self.loaded = content
             accumulates = self.loader.preloads or not first
             for walk, settings in streams:
                 yield lir.MatMul(Address(LOCAL, near + walk.near), Address(ACCUMULATORS, far + walk.far), walk.size,
@@ -309,6 +312,7 @@ class LayerEmitter:
         They are needed if no tap reaches every pixel."""
         if block.biased:
             yield lir.LoadWeight(Address(LOCAL, local + block.bias), 1)
+            self.loaded = None
         corner = result.address(output, result.box.rows[0], result.box.columns[0])
         # A size field need not count beyond the smaller of both memories.
         for low, high in groups(result.box.pixels, self.arch.local_depth):

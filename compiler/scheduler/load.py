@@ -163,8 +163,8 @@ class Loader:
             # As large as the largest where results are rounded, so that one finds room where another was.
             found[Key(STRIP, step.strip)] = self.strip if self.layer.rounding is not None else step.strip.vectors
         if not (self.shape.loads or self.shape.weights_are_resident):
-            content = step.region.tiles, step.inputs, step.taps
-            found[Key(WEIGHTS, content)] = sum(end - start for start, end in self._pieces(step))
+            pieces = tuple(dict.fromkeys(self._pieces(step)))
+            found[Key(WEIGHTS, pieces)] = sum(end - start for start, end in pieces)
         if self.streamed and self._adds_in(step):
             found[Key(RESIDUAL, step)] = len(self.streamed) * step.core.vectors
         if step.complete and self.shape.consts.scales and not self.shape.factors_are_resident:
@@ -241,10 +241,10 @@ class Loader:
 
         If weights come from both DRAMs, loads are short and each takes the port that has moved less. So no step waits
         for one port while the other is idle."""
-        pieces: dict[int, int] = {}
+        places: dict[tuple[int, int], int] = {}
         joined: list[list[int]] = []  # local address, DRAM1 address and size of each load
-        for output, (start, end) in zip(range(*step.region.tiles), self._pieces(step), strict=True):
-            pieces[output], far = base, self.shape.consts.base + start
+        for start, end in dict.fromkeys(self._pieces(step)):
+            places[start, end], far = base, self.shape.consts.base + start
             if not joined or joined[-1][1] + joined[-1][2] != far or joined[-1][2] >= LOAD_VECTORS:
                 joined.append([base, far, 0])
             joined[-1][2] += end - start
@@ -253,7 +253,8 @@ class Loader:
         self.loads += [lir.DataMove(True, Address(LOCAL, near + low), self.source.address(far + low, high - low),
                                     high - low)
                        for near, far, size in joined if fill for low, high in groups(size, most)]
-        return pieces
+        return {output: places[piece] for output, piece in zip(range(*step.region.tiles), self._pieces(step),
+                                                               strict=True)}
 
     def _scales(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
         """Return where the scales of each output channel tile lie; add their loads, from Consts or from a Var."""
