@@ -30,7 +30,7 @@ class Part:
     pixels: int
 
 
-PIECE = "/piece"
+PIECE = "%piece"
 """The end of the name of a Var whose tensor is saved a second time, by its own name."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.hir import PIECE, Layers, Var
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.quantize.numbers import Numbers
 from weft.hw.contract.arch import Arch
@@ -155,3 +155,8 @@ def split(tmp_path: Path) -> tuple[Path, np.ndarray]:
 def test_a_large_piece_of_an_output_is_saved_once(tmp_path: Path) -> None:
     path, samples = state(tmp_path, "Add", width=80)
     assert all(len(layer.saves) == 1 for layer in after_all_steps(path, TABLES, samples)[Layers])
+
+
+def test_names_of_pieces_are_no_tensors_of_a_file() -> None:
+    assert Var("pad/piece", 1, 1, 1).tensor == "pad/piece"
+    assert Var("state" + PIECE, 1, 1, 1).tensor == "state"
