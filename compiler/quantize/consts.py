@@ -272,7 +272,7 @@ def _repeated(before: OutputBlock, stored: np.ndarray, block: OutputBlock, conte
     ``stored``, ``content``: the vectors of both. A single tile may have fewer rows: beyond the last channel inputs are
     zero."""
     tiles, others = ([tile for group in entry.tiles for tile in group] for entry in (before, block))
-    fewer = len(others) == 1 and others[0].rows <= tiles[0].rows
+    fewer = len(others) == len(tiles) == 1 and others[0].rows <= tiles[0].rows
     same = ([(tile.tap, tile.offset - before.bias) for tile in tiles]
             == [(tile.tap, tile.offset - block.bias) for tile in others])
     size = len(content)
