@@ -15,6 +15,7 @@ from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.beside import arranged
 from weft.compiler.layers.build import build_layers
 from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.outputs import saved_for_readers
 from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.lir_verifier import verify
 from weft.compiler.lowering.operators import check_bytes, check_supported
@@ -192,7 +193,10 @@ def gates_fused(graph: Graph, given: Samples, arch: Arch) -> Graph:
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------
 def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
     """Return the verified layers of a graph. Raise CompileError for an output that no layer computes."""
-    built = arranged(build_layers(graph, arch, quantization.tensors), arch)
+    built = build_layers(graph, arch, quantization.tensors)
+    if arch.scheme.kind is SchemeKind.FIXED_POINT:
+        built = saved_for_readers(built, graph.output_tensors(), arch)
+    built = arranged(built, arch)
     verify_layers(built, [port.tensor for port in graph.inputs])
     check_layers(built, graph.constants, arch)
     made = {var.root for layer in built for var in layer.outputs}

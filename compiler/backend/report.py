@@ -58,8 +58,8 @@ def layer_table(layers: Sequence[Layer], numbers: Numbers, calibration: Calibrat
     for number, layer in enumerate(layers):
         shape, plan = layout.shapes[number], layout.plans[number]
         source, output = layer.core.input, layer.output
-        seen = calibration.ranges[output.name]
-        saturated = [calibration.ranges[var.name].beyond(numbers.tensor(var.root, arch).exponent)
+        seen = calibration.ranges[output.tensor]
+        saturated = [calibration.ranges[var.tensor].beyond(numbers.tensor(var.root, arch).exponent)
                      for var in layer.outputs if var.root not in numbers.limited]
         meant = any(var.root in numbers.limited or var.name in numbers.limited for var in layer.made)
         moved = traffic(shape, plan.tiling)

@@ -30,6 +30,10 @@ class Part:
     pixels: int
 
 
+PIECE = "%piece"
+"""The end of the name of a Var whose tensor is saved a second time, by its own name."""
+
+
 @dataclass(frozen=True)
 class Var:
     """A tensor between layers, ``channels`` x ``height`` x ``width``.
@@ -46,6 +50,11 @@ class Var:
     def root(self) -> str:
         """The name of the Var that has the memory: this one, or the one that it is part of."""
         return self.part.root if self.part else self.name
+
+    @property
+    def tensor(self) -> str:
+        """The name of the tensor in the graph."""
+        return self.name.removesuffix(PIECE)
 
     @property
     def size(self) -> Size:

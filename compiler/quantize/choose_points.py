@@ -36,7 +36,7 @@ def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     tables, errors = {}, {}
     for layer in layers:
         if layer.lookup is not None:
-            source, target = points.vars[layer.core.input.root], points.vars[layer.output.root]
+            source, target = points.vars[layer.core.input.root], points.vars[layer.outputs[0].root]
             pieces = make_pieces(layer.name, layer.lookup, calibration.ranges[layer.lookup.source], source, arch,
                                  opset)
             tables[layer.output.name] = encode_table(pieces, source, target, arch)
@@ -213,11 +213,12 @@ class _Chooser:
         The instruction Multiply shifts by the type's own point, so both factors lose bits on loading until the product
         fits."""
         left, right = (self.points[var.root] for var in layer.inputs)
-        output, point = layer.output.root, self.arch.number.point
-        self.points[output] = min(self.points[output], left + right - point)
+        output, point = layer.outputs[0].root, self.arch.number.point
+        self.points[output] = min(*(self.points[var.root] for var in layer.outputs), left + right - point)
         loss = self._losses(layer, left, right, left + right - point - self.points[output])
         leave = max(loss)
-        return LayerFixedPointParams(0, 0, left - loss[0] + leave, leave - loss[0], (leave - loss[1],), (leave,))
+        return LayerFixedPointParams(0, 0, left - loss[0] + leave, leave - loss[0], (leave - loss[1],),
+                                     self._of_simd(layer, leave))
 
     def _losses(self, layer: Layer, left: int, right: int, excess: int) -> tuple[int, int]:
         """Return how many bits of ``excess`` each factor of a product loses, so that rounding errors are least.
@@ -232,12 +233,18 @@ class _Chooser:
 
         The table's slopes lie at the point that takes the input's to the output's."""
         assert layer.lookup is not None
-        source, output = self.points[layer.core.input.root], layer.output.root
+        source, output = self.points[layer.core.input.root], layer.outputs[0].root
         pieces = make_pieces(layer.name, layer.lookup, self.calibration.ranges[layer.lookup.source], source, self.arch,
                              self.opset)
         steepest = largest_point(float(np.abs(pieces.slopes).max()), self.width)
         self.points[output] = min(self.points[output], source - self.arch.number.point + steepest)
-        return LayerFixedPointParams(0, 0, source, 0, (), (0,))
+        return LayerFixedPointParams(0, 0, source, 0, (), self._of_simd(layer, 0))
+
+    def _of_simd(self, layer: Layer, shift: int) -> tuple[int, ...]:
+        """Return the output shifts of a layer whose result the SIMD unit makes at its outputs' only point."""
+        least = min(self.points[var.root] for var in layer.outputs)
+        self.points |= {var.root: least for var in layer.outputs}
+        return (shift,) * len(layer.outputs)
 
     def _within(self, point: int, accumulators: int) -> int:
         """Return ``point``, moved so that a shift left that the accumulators' width allows reaches theirs."""

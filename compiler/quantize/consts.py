@@ -12,7 +12,7 @@ one with the even lanes and one with the odd lanes."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -243,25 +243,46 @@ def _encode_weights(core: Convolution, own: LayerIntegers,
     offset = 0
     for output in range(outputs):
         start = offset
-        if bias is not None:
-            vectors.append(bias[None, output * lanes:(output + 1) * lanes])
-        offset += biased
         found = [(tile, dense) for tile, whole in output_tile(weights, core.group, lanes, output)
                  for dense in ([whole] if biased else weight_parts(whole))]
         dense = np.stack([dense[order] for _, dense in found])  # [tiles, taps, input lanes, output lanes]
         which, present = np.nonzero(dense.any(axis=(2, 3)))
         inner = np.array([tile for tile, _ in found])[which]
-        kept, places = _share_repeats(dense[which, present], which, rows[inner], offset)
+        kept, places = _share_repeats(dense[which, present], which, rows[inner], start + biased)
         entries: list[list[WeightTile]] = [[] for _ in range(inputs)]
         for tile, tap, place, count in zip(*(values.tolist() for values in (inner, present, places, rows[inner])),
                                            strict=True):
             entries[tile].append(WeightTile(tile, taps[tap], place, count))
-        vectors.append(kept)
-        offset += len(kept)
         first = next((group[0] for group in entries if group), None)
-        blocks.append(OutputBlock(start, tuple(map(tuple, entries)), first is not None and covers(core, first.tap),
-                                  biased))
+        block = OutputBlock(start, tuple(map(tuple, entries)), first is not None and covers(core, first.tap), biased)
+        content = np.concatenate([*([] if bias is None else [bias[None, output * lanes:(output + 1) * lanes]]), kept])
+        repeated = blocks and _repeated(blocks[-1], vectors[-1], block, content)
+        if repeated:
+            blocks.append(repeated)
+            continue
+        vectors.append(content)
+        offset = start + len(content)
+        blocks.append(block)
     return vectors, tuple(blocks)
+
+
+def _repeated(before: OutputBlock, stored: np.ndarray, block: OutputBlock, content: np.ndarray) -> OutputBlock | None:
+    """Return a block that is stored where the one ``before`` it is, if it has the same weights; else None.
+
+    ``stored``, ``content``: the vectors of both. A single tile may have fewer rows: beyond the last channel inputs are
+    zero."""
+    tiles, others = ([tile for group in entry.tiles for tile in group] for entry in (before, block))
+    fewer = len(others) == len(tiles) == 1 and others[0].rows <= tiles[0].rows
+    same = ([(tile.tap, tile.offset - before.bias) for tile in tiles]
+            == [(tile.tap, tile.offset - block.bias) for tile in others])
+    size = len(content)
+    if not (tiles and same and (size == len(stored) or fewer) and np.array_equal(stored[:size], content)):
+        return None
+    shift = before.bias - block.bias
+    rows = {tile.offset: tile.rows for tile in tiles}
+    return replace(block, bias=before.bias, tiles=tuple(
+        tuple(tile._replace(offset=tile.offset + shift, rows=rows[tile.offset + shift]) for tile in group)
+        for group in block.tiles))
 
 
 def _encode_passes(core: Convolution, own: LayerIntegers, found: Sequence[Pass],

@@ -15,7 +15,7 @@ from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
 from weft.compiler.memory.places import DramAddress, Resident
 from weft.compiler.quantize.consts import OutputBlock, WeightTile
 from weft.compiler.quantize.numbers import LayerQuantization
-from weft.compiler.scheduler.load import Loader, Prepared
+from weft.compiler.scheduler.load import Loader, Prepared, WeightSource
 from weft.compiler.scheduler.moves import enlarge, move, transfer, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
@@ -96,21 +96,22 @@ class Run(NamedTuple):
 class LayerEmitter:
     """The emitter of one layer's LIR.
 
-    ``homes`` has addresses in the DRAMs and ``residents`` places in local memory, by Var name; ``copy`` is the base of
-    a copy of all Consts in DRAM0, or None; ``exchange`` what goes from core to core."""
+    ``homes`` has addresses in the DRAMs and ``residents`` places in local memory, by Var name; ``source`` is where
+    Consts come from; ``exchange`` what goes from core to core."""
 
     def __init__(self, shape: LayerShape, plan: Plan, registers: LayerQuantization, homes: Mapping[str, DramAddress],
-                 residents: Mapping[str, Resident], pools: Pools, copy: int | None,
+                 residents: Mapping[str, Resident], pools: Pools, source: WeightSource,
                  exchange: Exchange | None = None) -> None:
         self.shape, self.layer, self.arch, self.plan, self.registers = shape, shape.layer, shape.arch, plan, registers
         self.homes, self.residents, self.free = homes, residents, pools.accumulators
         self.exchange = exchange or Exchange((), {})
         self.imports = [*self.exchange.imports]
-        self.loader = Loader(shape, plan, homes, residents, pools.local, copy)
+        self.loader = Loader(shape, plan, homes, residents, pools.local, source)
         self.together = self._multiplied(0, 0)  # settings of MatMuls in which all lanes meet
         self.operand = Buffer(pools.accumulators.base, shape.consts.operands)
         self.sloped = isinstance(self.layer.elementwise, LeakyRelu) and not shape.consts.operands  # on output
         self.result = Buffer(0, 0)
+        self.loaded: tuple[int, bool] | None = None  # what the array has: offset of weights, and whether with a bias
         self.walks: dict[tuple[Size, ...], Walks] = {}  # by pixels of both sides
         self.runs: dict[tuple[int, tuple[int, int], tuple[int, int]], list[Run]] = {}  # by output, inputs, taps
 
@@ -262,8 +263,10 @@ class LayerEmitter:
         for first, offset, alike in self._runs(output, step.inputs, step.taps):
             near, far, streams = self._streams(alike, corners)
             biased = first and block.biased
-            if streams:
+            content = offset, biased
+            if streams and content != self.loaded:
                 yield lir.LoadWeight(Address(LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
+                self.loaded = content
             accumulates = self.loader.preloads or not first
             for walk, settings in streams:
                 yield lir.MatMul(Address(LOCAL, near + walk.near), Address(ACCUMULATORS, far + walk.far), walk.size,
@@ -309,6 +312,7 @@ class LayerEmitter:
         They are needed if no tap reaches every pixel."""
         if block.biased:
             yield lir.LoadWeight(Address(LOCAL, local + block.bias), 1)
+            self.loaded = None
         corner = result.address(output, result.box.rows[0], result.box.columns[0])
         # A size field need not count beyond the smaller of both memories.
         for low, high in groups(result.box.pixels, self.arch.local_depth):

@@ -106,11 +106,11 @@ def _paced(rows: np.ndarray, table: LirTable, paces: Paces) -> np.ndarray:
     """Return rows with the cycles that units take at these paces."""
     if paces.simd is not None:
         paced = table.numbers[lir.Simd]
-        rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces.simd[paced] // (2 * SIMD_CYCLES)
+        rows[paced, _CYCLES] = np.floor(rows[paced, _CYCLES] * paces.simd[paced] / (2 * SIMD_CYCLES))
     if paces.fetch is not None:
         numbers, move = table.of_kind(lir.DataMove)
         paced = numbers[move.far.memory != MEMORY_NUMBERS[ACCUMULATORS]]
-        rows[paced, _CYCLES] = rows[paced, _CYCLES] * paces.fetch[paced] // 2
+        rows[paced, _CYCLES] = np.floor(rows[paced, _CYCLES] * paces.fetch[paced] / 2)
     return rows
 
 

@@ -53,13 +53,20 @@ class Prepared:
 
 @dataclass
 class WeightSource:
-    """The DRAM from which a layer's weights are read: DRAM1, unless DRAM0 holds a ``copy`` of all Consts.
+    """The DRAM from which Consts are read: DRAM1, unless DRAM0 holds a ``copy`` of all of them.
 
-    With a copy (``copy`` is its base), each load takes the DRAM that has read less for this layer so far. ``read``:
-    vectors by DRAM."""
+    With a copy (``copy`` is its base), each load takes the DRAM that has read less so far. ``read``: vectors by DRAM,
+    of one layer, or of several layers of ``few`` pixels: for these nearly all cycles are loads, which run far ahead of
+    the array."""
 
     copy: int | None
+    few: bool = False
     read: Counter[str] = field(default_factory=Counter)
+
+    def of_layer(self, pixels: int, lanes: int) -> WeightSource:
+        """Return the source of the next layer, which has a result of so many ``pixels``."""
+        few = pixels < lanes
+        return self if self.few and few else WeightSource(self.copy, few)
 
     def address(self, far: int, size: int) -> Address:
         """Return where to load ``size`` vectors of Consts from that lie at ``far`` in DRAM1; count them."""
@@ -74,12 +81,12 @@ class Loader:
     """The loads of one layer.
 
     ``homes`` has addresses in the DRAMs and ``residents`` places in local memory, by Var name. ``pool`` is the free
-    local memory, ``copy`` the base of a copy of all Consts in DRAM0, or None."""
+    local memory, ``source`` where Consts come from."""
 
     def __init__(self, shape: LayerShape, plan: Plan, homes: Mapping[str, DramAddress],
                  residents: Mapping[str, Resident],
-                 pool: Pool, copy: int | None) -> None:
-        self.source = WeightSource(copy)
+                 pool: Pool, source: WeightSource) -> None:
+        self.source = source
         self.shape, self.layer, self.arch = shape, shape.layer, shape.arch
         self.tiling, self.strip = plan.tiling, plan.need.strip
         self.homes, self.residents = homes, residents
@@ -110,7 +117,7 @@ class Loader:
 
         Those that the SIMD unit holds already are left out. That of keys is read as far as the others: behind its own
         entries lie those of the table of values, with which it is moved if there is room for both. They come from
-        DRAM1, for DRAM0 may be busy with the inputs of the layer before."""
+        DRAM1, for DRAM0 may be busy with the inputs of the layer before; those of layers of few pixels from either."""
         consts = self.shape.consts
         apart = consts.local_vectors > depth
         for number in consts.fresh:
@@ -118,7 +125,9 @@ class Loader:
             size = size if number else min(KEYS + depth, consts.local_vectors)
             table = Address(LOCAL, near.offset + (offset if apart else 0))
             if number != 1 or not apart or 0 not in consts.fresh:
-                yield lir.DataMove(True, table, Address(DRAM1, consts.operand + offset), size)
+                far = consts.operand + offset
+                yield lir.DataMove(True, table, self.source.address(far, size) if self.source.few
+                                   else Address(DRAM1, far), size)
             yield lir.LoadLut(table, number, depth)
 
     @property
@@ -154,8 +163,8 @@ class Loader:
             # As large as the largest where results are rounded, so that one finds room where another was.
             found[Key(STRIP, step.strip)] = self.strip if self.layer.rounding is not None else step.strip.vectors
         if not (self.shape.loads or self.shape.weights_are_resident):
-            content = step.region.tiles, step.inputs, step.taps
-            found[Key(WEIGHTS, content)] = sum(end - start for start, end in self._pieces(step))
+            pieces = tuple(dict.fromkeys(self._pieces(step)))
+            found[Key(WEIGHTS, pieces)] = sum(end - start for start, end in pieces)
         if self.streamed and self._adds_in(step):
             found[Key(RESIDUAL, step)] = len(self.streamed) * step.core.vectors
         if step.complete and self.shape.consts.scales and not self.shape.factors_are_resident:
@@ -232,10 +241,10 @@ class Loader:
 
         If weights come from both DRAMs, loads are short and each takes the port that has moved less. So no step waits
         for one port while the other is idle."""
-        pieces: dict[int, int] = {}
+        places: dict[tuple[int, int], int] = {}
         joined: list[list[int]] = []  # local address, DRAM1 address and size of each load
-        for output, (start, end) in zip(range(*step.region.tiles), self._pieces(step), strict=True):
-            pieces[output], far = base, self.shape.consts.base + start
+        for start, end in dict.fromkeys(self._pieces(step)):
+            places[start, end], far = base, self.shape.consts.base + start
             if not joined or joined[-1][1] + joined[-1][2] != far or joined[-1][2] >= LOAD_VECTORS:
                 joined.append([base, far, 0])
             joined[-1][2] += end - start
@@ -244,7 +253,8 @@ class Loader:
         self.loads += [lir.DataMove(True, Address(LOCAL, near + low), self.source.address(far + low, high - low),
                                     high - low)
                        for near, far, size in joined if fill for low, high in groups(size, most)]
-        return pieces
+        return {output: places[piece] for output, piece in zip(range(*step.region.tiles), self._pieces(step),
+                                                               strict=True)}
 
     def _scales(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
         """Return where the scales of each output channel tile lie; add their loads, from Consts or from a Var."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,17 +20,27 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import Exchange, LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import SIMD_CYCLES, Paces, interleave
 from weft.compiler.scheduler.length import check_length, most_instructions
+from weft.compiler.scheduler.load import WeightSource
 from weft.compiler.scheduler.merge import merged
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.hw.contract.arch import Arch
 
+FEW_PACE = 2.4
+"""The half cycles that a beat of a load counts in layers of few pixels.
+
+Their loads stand in the queues of both ports all the time. An earlier place in the program would have them wait in the
+decoder, in front of the array's instructions."""
+
 
 @dataclass(frozen=True)
 class Schedule:
-    """LIR ``operations`` in program order; ``layers`` [operations] has the number of each one's layer."""
+    """LIR ``operations`` in program order; ``layers`` [operations] has the number of each one's layer.
+
+    ``few``: the numbers of layers of few pixels, for which nearly all cycles are loads."""
 
     operations: tuple[lir.Operation, ...]
     layers: np.ndarray
+    few: frozenset[int] = frozenset()
 
     @cached_property
     def table(self) -> LirTable:
@@ -70,7 +81,8 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
         operations += found.operations
         layers.append(found.layers)
         check_length(len(operations), arch)
-    return Schedule(tuple(operations), np.concatenate(layers) if layers else np.zeros(0, np.int64))
+    return Schedule(tuple(operations), np.concatenate(layers) if layers else np.zeros(0, np.int64),
+                    frozenset(free.few))
 
 
 def _groups(layout: MemoryPlan, first: int, end: int) -> list[list[int]]:
@@ -94,6 +106,8 @@ class Free:
         self.numbers, self.layout, self.arch = numbers, layout, arch
         self.resting, self.exchanges = resting, exchanges
         self.pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
+        self.few: set[int] = set()
+        self.source = WeightSource(None if layout.copy is None else layout.copy.base)
         for place in layout.local.values():
             if place.first < first <= place.last:
                 self.pools.local.hold(Buffer(place.base, place.size))
@@ -130,9 +144,12 @@ class Free:
 
     def _operations(self, number: int, pools: Pools, behind: int) -> list[lir.Operation]:
         """Return the operations of a layer, as many as a program may have."""
-        copy = self.layout.copy.base if self.layout.copy is not None else None
-        emitter = LayerEmitter(self.layout.shapes[number], self.layout.plans[number], self.numbers.registers(number),
-                               self.layout.homes, self.layout.residents, pools, copy,
+        shape = self.layout.shapes[number]
+        self.source = self.source.of_layer(math.prod(shape.layer.output.size), self.arch.array_size)
+        if self.source.few:
+            self.few.add(number)
+        emitter = LayerEmitter(shape, self.layout.plans[number], self.numbers.registers(number),
+                               self.layout.homes, self.layout.residents, pools, self.source,
                                self.exchanges[number] if self.exchanges else None)
         emitted = emitter.tables() if number in self.resting else emitter.operations()
         return [*itertools.islice(emitted, most_instructions(self.arch) + 1 - behind)]
@@ -152,15 +169,16 @@ class Free:
 
 def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Schedule:
     """Return the schedule with its operations in the order in which they start; see ``interleave.py``."""
-    fetch = None if choices.fetch_pace is None and not choices.fetch_paces else _paces(
-        plain.layers, choices.fetch_paces, choices.fetch_pace or 2)
+    chosen = {} if choices.fetch_pace is not None else dict.fromkeys(plain.few, FEW_PACE)
+    chosen |= choices.fetch_paces
+    fetch = _paces(plain.layers, chosen, choices.fetch_pace or 2) if chosen or choices.fetch_pace else None
     simd = _paces(plain.layers, choices.paces, 2 * SIMD_CYCLES) if choices.paces else None
     return plain.ordered(interleave(plain.table, arch, Paces(simd, fetch)))
 
 
-def _paces(layers: np.ndarray, chosen: Mapping[int, int], usual: int) -> np.ndarray:
+def _paces(layers: np.ndarray, chosen: Mapping[int, float], usual: int) -> np.ndarray:
     """Return the pace of each operation, by its layer."""
-    of_layers = np.full(int(layers.max(initial=0)) + 1, usual)
+    of_layers = np.full(int(layers.max(initial=0)) + 1, usual, np.float64)
     for number, pace in chosen.items():
         if number < len(of_layers):
             of_layers[number] = pace

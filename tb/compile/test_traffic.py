@@ -15,6 +15,7 @@ from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.products import Products
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import LayerEmitter, Pools
+from weft.compiler.scheduler.load import WeightSource
 from weft.compiler.scheduler.pool import Pool
 from weft.compiler.tiling.candidates import Tiling, candidates
 from weft.compiler.tiling.costs import need, traffic
@@ -39,7 +40,8 @@ def moved(state: Products, tiling: Tiling) -> Counter[str]:
     layout = state[MemoryPlan]
     shape = layout.shapes[LAYER]
     emitter = LayerEmitter(shape, Plan(tiling, need(shape, tiling), 0.0, None), state[Numbers].registers(LAYER),
-                           layout.homes, {}, Pools(Pool(ARCH.local_depth), Pool(ARCH.accumulator_depth)), None)
+                           layout.homes, {}, Pools(Pool(ARCH.local_depth), Pool(ARCH.accumulator_depth)),
+                           WeightSource(None))
     found: Counter[str] = Counter()
     for operation in emitter.operations():
         if isinstance(operation, lir.DataMove) and operation.to_local and operation.far.memory in (

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.hir import PIECE, Layers, Var
+from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.quantize.numbers import Numbers
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
@@ -110,3 +111,52 @@ def test_a_tensor_that_is_an_output_is_pooled_too(tmp_path: Path) -> None:
     samples = maker.random.standard_normal((2, 8, 4, 6))
     assert [layer.kind for layer in after_all_steps(path, BASE, samples)[Layers]] == ["mat_mul+add+save+max_pool"]
     check_model(path, BASE, samples, 60)
+
+
+# -- as a piece of an output, and for its readers ----------------------------------------------------------------------
+TABLES = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3)
+
+
+def state(tmp_path: Path, made: str, width: int = 3) -> tuple[Path, np.ndarray]:
+    """A tensor that ``made`` makes is half of an output, as states are, and others read it."""
+    maker = ModelMaker((1, 8, 1, width), seed=7)
+    left, right = maker.conv("x", 8, 16, (1, 1)), maker.conv("x", 8, 16, (1, 1))
+    new = maker.node(made, left, *([right] if made in ("Add", "Mul") else []))
+    whole = maker.node("Concat", maker.node("Mul", right, maker.constant(np.full((1, 16, 1, 1), 3, np.float32))), new,
+                       axis=1)
+    last = maker.conv(maker.node("Tanh", new), 16, 4, (1, 1))
+    return maker.save(tmp_path / "net.onnx", whole, last), maker.random.standard_normal((2, 8, 1, width))
+
+
+@pytest.mark.parametrize("made", ["Add", "Mul", "Sigmoid", "Conv"])
+def test_a_piece_of_an_output_is_saved_for_its_readers(made: str, tmp_path: Path) -> None:
+    """It is not read back from DRAM, where it would hold up weights."""
+    path, samples = state(tmp_path, made) if made != "Conv" else split(tmp_path)
+    built = after_all_steps(path, TABLES, samples)
+    twice = [layer for layer in built[Layers] if len(layer.saves) == 2]
+    assert len(twice) == 1
+    own, piece = twice[0].outputs
+    assert own.part is None and piece.part is not None and piece.tensor == own.name
+    assert own in {var for layer in built[Layers] for var in layer.inputs}
+    assert own.root in built[MemoryPlan].residents
+    check_model(path, TABLES, samples, 45)
+    check_every_step(path, TABLES, samples)
+
+
+def split(tmp_path: Path) -> tuple[Path, np.ndarray]:
+    """The same where a convolution makes it."""
+    maker = ModelMaker((1, 8, 1, 3), seed=8)
+    new = maker.conv("x", 8, 16, (1, 1))
+    whole = maker.node("Concat", new, maker.conv("x", 8, 16, (1, 1)), axis=1)
+    last = maker.conv(maker.node("Tanh", new), 16, 4, (1, 1))
+    return maker.save(tmp_path / "net.onnx", whole, last), maker.random.standard_normal((2, 8, 1, 3))
+
+
+def test_a_large_piece_of_an_output_is_saved_once(tmp_path: Path) -> None:
+    path, samples = state(tmp_path, "Add", width=80)
+    assert all(len(layer.saves) == 1 for layer in after_all_steps(path, TABLES, samples)[Layers])
+
+
+def test_names_of_pieces_are_no_tensors_of_a_file() -> None:
+    assert Var("pad/piece", 1, 1, 1).tensor == "pad/piece"
+    assert Var("state" + PIECE, 1, 1, 1).tensor == "state"

@@ -96,9 +96,19 @@ def test_not_where_the_array_takes_longer_or_dram0_is_full(tmp_path: Path) -> No
 
 
 def test_the_port_that_moved_less() -> None:
-    source = WeightSource(100, Counter({DRAM0: 20}))
+    source = WeightSource(100, read=Counter({DRAM0: 20}))
     spaces = [source.address(far, 10) for far in (0, 10, 20, 30, 40)]
     assert spaces == [Address(DRAM1, 0), Address(DRAM1, 10), Address(DRAM1, 20),
                       Address(DRAM0, 130), Address(DRAM1, 40)]
     alone = WeightSource(None)
     assert [alone.address(far, 10).memory for far in (0, 10)] == [DRAM1] * 2
+
+
+def test_layers_of_few_pixels_share_what_the_ports_moved() -> None:
+    """So that a port does not rest at the end of each layer; one of many pixels begins anew."""
+    source = WeightSource(100).of_layer(1, 8)
+    assert source.address(0, 10).memory == DRAM1
+    following = source.of_layer(4, 8)
+    assert following.address(10, 10) == Address(DRAM0, 110)
+    assert following.of_layer(8, 8).address(20, 10).memory == DRAM1
+    assert following.of_layer(8, 8).of_layer(1, 8).address(20, 10).memory == DRAM1
