@@ -47,6 +47,11 @@ def test_addresses_are_words(option: str) -> None:
             read_device(f"{option}={bad}")
 
 
+def test_seconds_have_parts() -> None:
+    assert read_device("serial:x?seconds=2.5")[2]["seconds"] == 2.5
+    assert read_device("sim:tiny", {"seconds": 0.25})[2]["seconds"] == 0.25
+
+
 # -- a shell file ------------------------------------------------------------------------------------------------------
 def windows(*places: tuple[int, int]) -> dict[str, Any]:
     """A shell file whose on-chip memories lie at (bytes after the memory's begin, bytes)."""
