@@ -35,7 +35,8 @@ def test_the_same_as_a_dictionary(seed: int) -> None:
     counts = (1, 2, 7, PAGE_WORDS - 1, PAGE_WORDS, PAGE_WORDS + 1, 2 * PAGE_WORDS + 1)
     for _ in range(40):
         count = int(rng.choice(counts))
-        first = int(rng.integers(3, 6)) * PAGE_WORDS + int(rng.choice((-1, 0, 1, -count, int(rng.integers(PAGE_WORDS)))))
+        edge = int(rng.choice((-1, 0, 1, -count, int(rng.integers(PAGE_WORDS)))))
+        first = int(rng.integers(3, 6)) * PAGE_WORDS + edge
         address, content = first * WORD_BYTES, rng.integers(3, size=count).astype(np.uint32)
         if rng.integers(3):
             shadow.keep(address, content)
