@@ -52,7 +52,8 @@ def test_a_page_that_only_one_machine_touched(more: str) -> None:
     golden, found = memories(TINY, np.random.default_rng(1), [0])
     (golden if more == "golden" else found).load_bytes(1 << 11, b"\1")
     result = compare(TINY, "dram0", golden, found, 1 << 12)
-    assert result.different == 1 and result.first and result.first.address == (1 << 11) // TINY.vector_bytes
+    assert result.different == 1 and result.first and result.first.image == 0
+    assert result.first.address == (1 << 11) // TINY.vector_bytes
 
 
 def test_vectors_and_the_way_they_add_up() -> None:
