@@ -21,7 +21,6 @@ from weft.support.errors import WeftError, explain
 
 app = typer.Typer(invoke_without_command=True, help="Bitstreams of boards: list, build, flash.")
 app.callback()(help_without_command)
-app.command("standalone")(standalone_command)
 
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="A name of `weft board list`.", show_default=False)]
 FolderOption = Annotated[Path, typer.Option("-o", "--folder", metavar="DIR",
@@ -177,14 +176,19 @@ def flash(
     permanent: Annotated[bool, typer.Option("--permanent", help="Into the board's flash chip.")] = False,
     variant: Annotated[str | None, typer.Option("--variant", metavar="NAME", help="A revision of the board with "
                                                 "another cable; default: the usual one.")] = None,
+    image: Annotated[Path | None, typer.Option("--image", metavar="FILE", help="Into the flash chip: a boot image of "
+                                               "`weft board standalone`; default: the bitstream.")] = None,
     output: FolderOption = BUILT,
 ) -> None:
-    """Load the board's bitstream with openFPGALoader."""
+    """Load the board's bitstream, or a boot image, with openFPGALoader."""
     from weft.boards.shell import flash as loading
 
     chosen = board_named(board)
     with console.working(f"loading {board}"):
-        said = loading.flash(chosen, output / board, permanent=permanent, variant=variant)
+        if image is None:
+            said = loading.flash(chosen, output / board, permanent=permanent, variant=variant)
+        else:
+            said = loading.flash_image(chosen, image, variant)
     print(said)
 
 
@@ -224,3 +228,6 @@ def memory(
         print(f"{shell.board}: {sized(sum(place.bytes for place in shell.places))} tested at every address bit: fine")
     finally:
         target.close()
+
+
+app.command("standalone")(standalone_command)

@@ -49,6 +49,5 @@ def standalone_command(
         "image": f"{found['bytes']} bytes for offset {found['flash_offset']:#x} of the flash, {found['images']} images",
         "bitstream": f"weft board build {board} --standalone -o build/standalone",
         "flash": f"weft board flash {board} --permanent -o build/standalone",
-        "then": f"openFPGALoader -b {chosen.flash_name} --write-flash --offset {found['flash_offset']} "
-                f"{output / found['image']}",
+        "then": f"weft board flash {board} --image {output / found['image']}",
         "listen": f"python -m serial.tools.miniterm PORT {found['baud']}"})

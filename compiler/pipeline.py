@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.compiler import steps
+from weft.compiler.backend.join import join_reads
 from weft.compiler.backend.report import CompileReport
 from weft.compiler.backend.split import split
 from weft.compiler.backend.write import check_place, write
@@ -86,6 +87,7 @@ STEPS: tuple[Step, ...] = (
     Step("interleave", interleaved),                                # -> Schedule, in the order of their starts
     Step("verify", steps.check_schedule),                           # nothing
     Step("backend", steps.encoded),                                 # -> MachineCode, of one core
+    Step("join_reads", join_reads),                                 # -> MachineCode, of cores with an image each
     Step("split", split),                                           # -> Cores, if all of them work on one image
 )
 """The compiler's steps in order. Some run only for certain kinds of quantization parameters."""

@@ -42,6 +42,7 @@ def step_memory(state, machine, now):
 def offer(port, reader, writer):
     """Set a port's channels to what a reader and a writer offer."""
     port.ar_valid, port.ar_address, port.ar_beats = reader.address_valid, reader.address, reader.address_beats
+    port.ar_joins = reader.address_valid and reader.joins
     port.aw_valid, port.aw_address, port.aw_beats = writer.address_valid, writer.address, writer.address_beats
     port.w_valid, port.w_last = writer.words > 0, writer.word_last[0]
     port.r_ready, port.b_ready = reader.waiting < READER_BEATS_WAITING, 1

@@ -83,7 +83,7 @@ def next_burst(state, port, number, machine):
     until = min(port.last_beat, port.beat | (machine.max_burst - 1))
     beats = until - port.beat + 1
     port.address = operation.window + port.beat * machine.beat_bytes
-    port.address_beats = beats
+    port.address_beats, port.joins = beats, operation.joins
     port.beat = until + 1
     port.starts = until == port.last_beat
     ends = False

@@ -37,7 +37,8 @@ address of such words. ``precharge_latency``: cycles from a write to a precharge
 PORT = np.dtype([
     ("shift", "i8"), ("down", "i8"),
     # what the master offers in this cycle, and what became of it
-    ("ar_valid", "i8"), ("ar_address", "i8"), ("ar_beats", "i8"), ("ar_taken", "i8"),
+    ("ar_valid", "i8"), ("ar_address", "i8"), ("ar_beats", "i8"), ("ar_joins", "i8"),
+    ("ar_taken", "i8"),
     ("aw_valid", "i8"), ("aw_address", "i8"), ("aw_beats", "i8"), ("aw_taken", "i8"),
     ("w_valid", "i8"), ("w_last", "i8"), ("w_taken", "i8"),
     ("r_ready", "i8"), ("r_taken", "i8"), ("b_ready", "i8"), ("b_taken", "i8"),

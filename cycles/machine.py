@@ -17,7 +17,7 @@ MACHINE = np.dtype([(name, "i8") for name in (
     "stream_bytes", "lut_count", "product_latency", "bias_interval", "register_latency", "simd_latency", "simd_block",
     "dram_read_latency", "dram_write_latency", "dram_bursts", "slices", "decode_latency", "writer_vectors",
     "shared_dram", "move_out_latency", "weight_load_rows", "kernel_rows", "places", "upper_places",
-    "first_writer", "repeats", "sync_counters", "bus_share",
+    "first_writer", "repeats", "sync_counters", "bus_share", "join_cycles",
 )])
 """Numbers that differ from machine to machine, and the replay's initial state; numbers common to every machine are
 read from ``timing.py`` where they are used.
@@ -28,7 +28,8 @@ together; ``move_out_latency``: a move-out's request to its row; ``slices``: 1 w
 1 where both windows share a port; ``kernel_rows``: of a depthwise MatMul;
 ``places`` of the column of weights, and those of its upper part;
 ``first_writer``: a unit, or NONE; ``repeats``: 1 where Repeats are expanded; ``sync_counters`` of each core;
-``bus_share``: bytes that all ports move together in a cycle, in parts of SHARES, 0 without such a limit."""
+``bus_share``: bytes that all ports move together in a cycle, in parts of SHARES, 0 without such a limit;
+``join_cycles``: for which a read waits at its memory port to be joined with other cores'."""
 
 SHARES = 1024
 """The parts of a byte in which ``bus_share`` is counted."""
@@ -54,7 +55,7 @@ def machine_record(arch: Arch, dram: IdealDram) -> np.void:
         "upper_places": timing.upper_places(arch),
         "first_writer": NONE if first is None else UNIT_NAMES.index(first),
         "repeats": arch.repeat_depth > 0, "sync_counters": arch.sync_counters,
-        "bus_share": round(dram.bus_bytes * SHARES),
+        "join_cycles": arch.join_cycles if arch.joins_reads else 0, "bus_share": round(dram.bus_bytes * SHARES),
     }
     record = np.zeros(1, MACHINE)
     for name, value in values.items():

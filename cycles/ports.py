@@ -43,21 +43,26 @@ SHARED = np.dtype([
     ("begun", "i8"), ("addressed", "i8"), ("filled", "i8"), ("put", "i8"), ("heard", "i8"), ("owner", "i8"),
     ("writer", "i8", RING), ("put_at", "i8", RING), ("response", "i8"),
     ("waiting", "i8"), ("lasts", "i8", PORT_BEATS_WAITING), ("read_beats", "i8"), ("write_beats", "i8"),
+    ("members", "i8"), ("waited", "i8"),
 ])
 """A memory port. Its cores are ``first``, ``first`` + ``every`` and so on. ``read_last``, ``write_last``: the client
 served last. ``beat``: of the burst that is being read; ``offered``: a beat is on R, ``response``: one is on B;
 ``owner``: place of the core within whose burst the port is, NONE for none; ``waiting``: beats for the memory, and
-whether each is its burst's last; ``read_beats``, ``write_beats``: how many there were."""
+whether each is its burst's last; ``read_beats``, ``write_beats``: how many there were. ``whose``: clients, a bit
+each; joined reads have several. ``members``: the cores that started together; ``waited``: cycles for which a read that
+may be joined waited."""
 
 NONE = -1
 
 
-def new_ports(arch: Arch) -> np.ndarray:
-    """Return the records SHARED [memory_ports], at rest."""
+def new_ports(arch: Arch, started: int) -> np.ndarray:
+    """Return the records SHARED [memory_ports], at rest, behind cores of which the first ``started`` start together."""
     ports = np.zeros(arch.memory_ports, SHARED)
     for number, port in enumerate(ports):
         port["cores"] = len(range(number, arch.cores, arch.memory_ports))
         port["first"], port["every"] = number, arch.memory_ports
+        port["members"] = sum(1 << place for place, core in enumerate(range(number, arch.cores, arch.memory_ports))
+                              if core < started)
         port["core"]["free"] = program_places(arch)
         port["read_last"], port["write_last"], port["owner"] = 2 * port["cores"] - 1, port["cores"] - 1, NONE
     return ports
@@ -102,14 +107,16 @@ def step_reads(port, states, machine, now):
     moves = False
     room = asked - port.answered < OUTSTANDING_BURSTS
     if port.offered:
-        client = port.whose[port.answered % RING]
-        if client < port.cores:
-            own = states[port.first + client * port.every].dram.ports[DATA]
-            own.r_taken = own.r_ready
-            moves = own.r_ready
-        else:
-            port.core[client - port.cores].queued += 1
-            moves = True
+        whose = port.whose[port.answered % RING]
+        moves = True
+        for place in range(port.cores):
+            if whose >> place & 1:
+                moves = moves and states[port.first + place * port.every].dram.ports[DATA].r_ready
+        for place in range(port.cores):
+            if whose >> place & 1:
+                states[port.first + place * port.every].dram.ports[DATA].r_taken = moves
+            if whose >> port.cores + place & 1:
+                port.core[place].queued += 1
         if moves:
             port.read_beats += 1
             port.answered += port.offered_last
@@ -124,23 +131,62 @@ def step_reads(port, states, machine, now):
         port.due[taken % RING] = now + machine.dram_read_latency - 1
         port.taken += 1
     if room and asked - taken < PORT_ADDRESSES_WAITING:
-        grant_read(port, states)
+        grant_read(port, states, machine)
+    if machine.join_cycles:
+        wait_for_others(port, states, machine)
 
 
 @kernel
-def grant_read(port, states):
-    """Grant the next client, round robin, that has an address and, for a program, room for the whole burst."""
+def grant_read(port, states, machine):
+    """Grant the next client, round robin, that may be served, and with it all whose reads are joined."""
     count = 2 * port.cores
     for behind in range(1, count + 1):
         client = (port.read_last + behind) % count
         place = client % port.cores
         own = states[port.first + place * port.every].dram.ports[DATA if client < port.cores else PROGRAM]
-        if own.ar_valid and (client < port.cores or port.core[place].free >= own.ar_beats):
+        if own.ar_valid and (may_be_read(port, states, place, machine) if client < port.cores
+                             else port.core[place].free >= own.ar_beats):
+            whose = 1 << client
+            if client < port.cores and own.ar_joins and machine.join_cycles:
+                whose = alike(port, states, place)
+            for other in range(port.cores):
+                if whose >> other & 1:
+                    states[port.first + other * port.every].dram.ports[DATA].ar_taken = 1
             own.ar_taken = 1
             port.read_last = client
-            port.whose[port.asked % RING], port.beats[port.asked % RING] = client, own.ar_beats
+            port.whose[port.asked % RING], port.beats[port.asked % RING] = whose, own.ar_beats
             port.asked += 1
             return
+
+
+@kernel
+def alike(port, states, place):
+    """Return the cores, a bit each, whose read may be joined with that of the core at ``place``."""
+    own, found = states[port.first + place * port.every].dram.ports[DATA], 0
+    for other in range(port.cores):
+        each = states[port.first + other * port.every].dram.ports[DATA]
+        if each.ar_joins and each.ar_address == own.ar_address and each.ar_beats == own.ar_beats:
+            found |= 1 << other
+    return found
+
+
+@kernel
+def may_be_read(port, states, place, machine):
+    """Tell whether the read that a core offers need not wait, or no longer, for others to offer the same."""
+    own = states[port.first + place * port.every].dram.ports[DATA]
+    if not (machine.join_cycles and own.ar_joins) or port.waited >= machine.join_cycles:
+        return True
+    return port.members & ~alike(port, states, place) == 0
+
+
+@kernel
+def wait_for_others(port, states, machine):
+    """Count the cycles for which reads wait to be joined; none waits anew while others still do."""
+    waits = False
+    for place in range(port.cores):
+        own = states[port.first + place * port.every].dram.ports[DATA]
+        waits = waits or (own.ar_joins and not own.ar_taken)
+    port.waited = min(port.waited + 1, machine.join_cycles) if waits else 0
 
 
 # -- writes ------------------------------------------------------------------------------------------------------------

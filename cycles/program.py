@@ -21,7 +21,7 @@ from weft.hw.contract.instructions import (
 )
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import tap_registers, tap_span
-from weft.hw.contract.registers import Register
+from weft.hw.contract.registers import MODIFIABLE, Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.units import UNIT_NAMES, UNIT_OF_FLOW, UNIT_OF_OPCODE, UNITS, Memory, unit_of_flow
 from weft.hw.contract.walk import Walk
@@ -29,6 +29,7 @@ from weft.hw.contract.walk import Walk
 MEMORIES = tuple(Memory)
 NO_MEMORY = -1
 LOCAL, ACCUMULATORS = MEMORIES.index(Memory.LOCAL), MEMORIES.index(Memory.ACCUMULATORS)
+DRAM1 = MEMORIES.index(Memory.DRAM1)
 NO_UNIT = -1
 
 OPERAND = [("memory", "i1"), ("writes", "i1"), ("base", "i4"), ("stride", "i4"), ("pitch", "i4"),
@@ -41,7 +42,7 @@ WORK = np.dtype([
     ("lag", "i1"), ("dropped", "i1"), ("tap_rows", "i1"), ("tap_pitch", "i4"),
     ("turn", "i4"),
     ("loop", "i1"), ("table", "i1"), ("body", "i4"), ("in_loop", "i1"), ("body_left", "i4"),
-    ("window", "i8"), ("lookup", "i1"), ("left", "i1"), ("right", "i1"), ("destination", "i1"),
+    ("window", "i8"), ("joins", "i1"), ("lookup", "i1"), ("left", "i1"), ("right", "i1"), ("destination", "i1"),
     ("waits", "i1"), ("counter", "i1"), ("above", "i4"),
 ])
 """One operation. Row r, vector k of operand n (0, 1) is at base + r x pitch + k x stride; all addresses lie in
@@ -54,7 +55,8 @@ each a vector behind the one before.
 ``body`` of instructions; ``in_loop``: one of them, ``body_left`` counts down to 0. ``table``: LoadLUT. ``lookup``, and
 the registers of the arguments (0: none, or not a register) and of the destination: SIMD. A LoadScale or
 LoadActivationTable is an operation of move_out without a memory of operand 1; its range counts as one that is written,
-as in the interlock. ``window``: where the window of DRAM that operand 1 lies in begins, in bytes. ``waits``,
+as in the interlock. ``window``: where the window of DRAM that operand 1 lies in begins, in bytes; ``joins``:
+that is DRAM1, and its reads may be joined with other cores'. ``waits``,
 ``counter``, ``above``: of a Signal, which passes no vectors, whether it is a wait, and its target."""
 
 
@@ -97,6 +99,7 @@ def read_program(program: bytes, arch: Arch) -> DecodedProgram:
     if arch.depthwise_taps:
         _taps(work, arch, register)
     work["window"] = _windows(work, register)
+    work["joins"] = (work["memory1"] == DRAM1) & (register[Register.DRAM1_CACHE][work["instruction"]] & MODIFIABLE != 0)
     work["enters"] = work["swap"]
     if Register.INPUT_SHIFT in register:
         work["enters"] |= _other_shifts(work, register[Register.INPUT_SHIFT])
@@ -154,7 +157,7 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
     shaping = (Register.MAT_MUL_ROWS, Register.MAT_MUL_LOCAL_PITCH, Register.MAT_MUL_ACCUMULATOR_PITCH,
                Register.MOVE_ROWS, Register.MOVE_LOCAL_PITCH, Register.MOVE_FAR_PITCH,
                Register.INPUT_SHIFT, *tap_registers(isa.arch),
-               Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)
+               Register.DRAM0_OFFSET, Register.DRAM1_OFFSET, Register.DRAM1_CACHE)
     values = {}
     value = _field(Opcode.CONFIGURE, "value", operands)
     for number in set(shaping) & set(isa.registers):
@@ -305,7 +308,7 @@ def _other_shifts(work: np.ndarray, shift: np.ndarray) -> np.ndarray:
 def _windows(work: np.ndarray, register: dict[Register, np.ndarray]) -> np.ndarray:
     """Return where the DRAM window of each DataMove begins, in bytes. ``register``: of every instruction."""
     blocks = [register[number][work["instruction"]] for number in (Register.DRAM0_OFFSET, Register.DRAM1_OFFSET)]
-    windows = (MEMORIES.index(Memory.DRAM0), MEMORIES.index(Memory.DRAM1))
+    windows = (MEMORIES.index(Memory.DRAM0), DRAM1)
     return DRAM_OFFSET_BYTES * np.select([work["memory1"] == each for each in windows], blocks, 0).astype(np.int64)
 
 

@@ -77,20 +77,21 @@ the last cycle. Into the accumulators the requests are those of GATE."""
 READER = np.dtype([
     ("addressed", "i8"), ("row", "i8"), ("vector", "i8"), ("beat", "i8"), ("last_beat", "i8"), ("starts", "i8"),
     ("address_valid", "i8"), ("walk", "i8"), ("scaled", "i8"), ("fifo", "i8"), ("splitter", "i8"),
-    ("address", "i8"), ("address_beats", "i8"), ("taken_at", "i8", SLOTS),
+    ("address", "i8"), ("address_beats", "i8"), ("joins", "i8"), ("taken_at", "i8", SLOTS),
     ("bursts", "i8"), ("accepted", "i8"), ("answered", "i8"),
     ("due", "i8", DEPTH), ("beats", "i8", DEPTH), ("skip", "i8", DEPTH), ("end", "i8", DEPTH),
     ("beat_out", "i8"), ("offered", "i8"), ("offered_bytes", "i8"), ("waiting", "i8"),
     ("waiting_bytes", "i8", READER_BEATS_WAITING), ("level", "i8"), ("vectors", "i8"),
 ])
-"""A DRAM reader and the DRAM behind it. ``address``, ``address_beats``: of the burst offered. ``bursts`` made,
-``accepted`` by the DRAM, ``answered`` to the last beat. ``offered``, ``waiting``: beats, on the bus and behind it;
+"""A DRAM reader and the DRAM behind it. ``address``, ``address_beats``: of the burst offered, and whether it
+``joins`` other cores'. ``bursts`` made, ``accepted`` by the DRAM, ``answered`` to the last beat. ``offered``,
+``waiting``: beats, on the bus and behind it;
 ``level``: bytes in the gearbox, ``vectors`` behind it."""
 
 WRITER = np.dtype([
     *((name, READER[name]) for name in ("addressed", "row", "vector", "beat", "last_beat", "starts", "address_valid",
                                         "walk", "scaled", "fifo", "splitter", "address", "address_beats",
-                                        "taken_at")),
+                                        "joins", "taken_at")),
     ("bursts", "i8"), ("accepted", "i8"), ("sent", "i8"), ("filled", "i8"), ("answered", "i8"),
     ("beats", "i8", DEPTH), ("ends", "i8", DEPTH), ("put", "i8", DEPTH), ("last_put", "i8"),
     ("places", "i8"), ("requested", "i8"), ("given", "i8"), ("ready", "i8", DEPTH),

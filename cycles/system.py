@@ -77,7 +77,7 @@ def estimate_system(programs: Sequence[bytes], arch: Arch, dram: IdealDram = EXP
     work, drains, repeats = (np.concatenate([getattr(each, name) for each in read])
                              for name in ("work", "drains", "repeats"))
     times = np.full((len(work), 3), NONE)
-    ports, clock = new_ports(arch), np.array([0, 0, 0, PIECE_CYCLES], np.int64)
+    ports, clock = new_ports(arch, len(programs)), np.array([0, 0, 0, PIECE_CYCLES], np.int64)
     while not replay_system(states, ports, machine, work, drains, repeats, bounds, times, clock):
         if clock[0] - clock[2] > STUCK_CYCLES:
             raise stuck()

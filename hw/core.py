@@ -6,7 +6,8 @@
              supervisor, sampler            +-> simd ---------+-> accumulators, by requantizer and input_rescaler
                                             +-> move_out, move_in
 
-With ``repeat_depth`` a repeater stands between fetch and decoder.
+The matrix unit holds load_weight, mat_mul and the systolic array. With ``repeat_depth`` a repeater stands between
+fetch and decoder.
 """
 
 from __future__ import annotations
@@ -15,10 +16,8 @@ from amaranth.hdl import Cat, Module, Mux, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from weft.hw.array.load_two_rows_unit import LoadTwoRowsUnit
-from weft.hw.array.load_weight_unit import LoadWeightUnit
-from weft.hw.array.mat_mul_unit import MatMulUnit
-from weft.hw.array.systolic_array import SystolicArray
+from weft.hw.array.mat_mul_unit import row_reads
+from weft.hw.array.matrix_unit import MatrixUnit
 from weft.hw.bus.axi import Axi4, Axi4Read, axi4_stream, user_width
 from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
@@ -83,32 +82,31 @@ class Core(wiring.Component):
         m.submodules.fetch = fetch = Fetch(arch)
         m.submodules.decoder = decoder = Decoder(arch)
         m.submodules.supervisor = supervisor = Supervisor(arch)
-        units = {
-            "load_weight": (LoadTwoRowsUnit if arch.weight_load_rows == 2 else LoadWeightUnit)(arch),
-            "mat_mul": MatMulUnit(arch), "simd": SimdUnit(arch),
-            "move_out": (ScaledMoveOutUnit if arch.scheme.per_lane else MoveOutUnit)(arch),
+        m.submodules.matrix = matrix = MatrixUnit(arch)
+        blocks = {
+            "simd": SimdUnit(arch), "move_out": (ScaledMoveOutUnit if arch.scheme.per_lane else MoveOutUnit)(arch),
             "move_in": MoveInUnit(arch),
             **{name: (DramReader if name.endswith("read") else DramWriter)(arch) for name in dram_units(arch)},
             **({"sync": SyncUnit(arch)} if arch.sync_counters else {}),
         }
+        units = {"load_weight": matrix.load_weight, "mat_mul": matrix.mat_mul, **blocks}
         layouts = {name: unit.operation.payload.shape() for name, unit in units.items()}
         m.submodules.interlock = interlock = Interlock(arch, layouts)
         reads = {"scales" if name == "move_out" else name: units[name].local_read  # beside the port that it writes by
                  for name in clients(arch, Memory.LOCAL, writes=False)}
         if arch.weight_load_rows == 2:
             reads["lower_weights"] = units["load_weight"].lower_read
-        beside = [f"local_read_{row}" for row in range(1, arch.kernel_rows)]  # of MatMul, for other rows of taps
+        beside = row_reads(arch)[1:]
         reads |= {name: getattr(units["mat_mul"], name) for name in beside}
         ports_of = (*units, "scales", "lower_weights", *beside)
         writes = {name: units[name].local_write for name in clients(arch, Memory.LOCAL, writes=True)}
         m.submodules.local = local = LocalMemory(arch, tuple(reads), tuple(writes), "mat_mul", arch.scheme.writes_first,
-                                                 tuple(beside))
+                                                 beside)
         readers = clients(arch, Memory.ACCUMULATORS, writes=False)
         writers = tuple(name for name in clients(arch, Memory.ACCUMULATORS, writes=True) if name != "mat_mul")
         m.submodules.requantizer = requantizer = Requantizer(arch, readers)
         m.submodules.input_rescaler = rescaler = InputRescaler(arch, writers)
         m.submodules.accumulators = accumulators = Accumulators(arch, ("requantizer",), ("rescaler",))
-        m.submodules.array = array = SystolicArray(arch)
 
         # instructions
         connect(m, flipped(self.stream), fetch.stream)
@@ -117,8 +115,9 @@ class Core(wiring.Component):
         connect(m, instructions, decoder.i)
         connect(m, decoder.o, interlock.i)
         m.d.comb += interlock.windows.eq(decoder.windows)
+        for name, block in blocks.items():
+            m.submodules[name] = block
         for name, unit in units.items():
-            m.submodules[name] = unit
             connect(m, getattr(interlock, name), unit.operation)
             # With register slices a cycle later, as errors are.
             m.d.comb += getattr(interlock, f"{name}_done").eq(
@@ -134,7 +133,6 @@ class Core(wiring.Component):
             connect(m, units[name].accumulator_read, getattr(requantizer, name))
         for name in writers:
             connect(m, units[name].accumulator_write, getattr(rescaler, name))
-        self._connect_array(m, array, units["load_weight"], units["mat_mul"])
         self._connect_buses(m, program, units)
         moving = [(reads | writes)[name] for name in ports_of if name in reads | writes]
         self._supervise(m, supervisor, program, fetch, fetching, decoder, interlock, units, moving)
@@ -153,23 +151,6 @@ class Core(wiring.Component):
                 *(self.trace.finished[UNIT_NAMES.index(name)].eq(unit.done) for name, unit in units.items()),
             ]
         return m
-
-    def _connect_array(self, m: Module, array: SystolicArray, load_weight, mat_mul) -> None:
-        """Join the array, the load_weight unit and the mat_mul unit."""
-        m.d.comb += [
-            array.shift.eq(load_weight.shift), array.weight.eq(load_weight.weight),
-            array.activation.eq(mat_mul.activation), array.activation_valid.eq(mat_mul.activation_valid),
-            array.swap.eq(mat_mul.swap), array.rescale_bias.eq(mat_mul.rescale_bias),
-            array.input_shift.eq(mat_mul.input_shift),
-            mat_mul.result.eq(array.result), mat_mul.result_coming.eq(array.result_coming),
-            mat_mul.loaded.eq(load_weight.done), load_weight.swapped.eq(mat_mul.swapped),
-        ]
-        if self._arch.depthwise_taps:
-            m.d.comb += [array.depthwise.eq(mat_mul.depthwise), array.taps.eq(mat_mul.taps)]
-        for row in range(1, self._arch.kernel_rows):
-            m.d.comb += getattr(array, f"activation_{row}").eq(getattr(mat_mul, f"activation_{row}"))
-        if self._arch.weight_load_rows == 2:
-            m.d.comb += [array.through.eq(load_weight.through), array.lower_weight.eq(load_weight.lower_weight)]
 
     def _connect_buses(self, m: Module, program: ProgramReader, units: dict) -> None:
         """Join the program reader and the DRAM units to the core's AXI ports."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -63,6 +63,7 @@ class System(wiring.Component):
         ]
         if arch.sync_counters:
             self._signal(m, cores)
+        members = self._members(m, registers) if arch.joins_reads else Const(0, arch.cores)
         for port in self._system.ports:
             behind = self._system.cores_of(port)
             m.submodules[f"port{port}"] = arbiter = PortArbiter(arch, len(behind))
@@ -71,7 +72,19 @@ class System(wiring.Component):
                 connect(m, cores[k].program, getattr(arbiter, f"program{place}"))
             connect(m, arbiter.memory, flipped(getattr(self, f"memory{port}")))
             m.d.comb += arbiter.restart.eq(registers.start.any())
+            if arch.joins_reads:
+                m.d.comb += arbiter.members.eq(Cat(members[k] for k in behind))
         return m
+
+    def _members(self, m: Module, registers: SystemRegisters) -> Value:
+        """Return the cores that started together, a bit each, until all cores are idle again."""
+        members, rested = Signal(self._arch.cores), Signal()
+        m.d.sync += rested.eq(registers.idle.all())
+        with m.If(registers.start.any()):
+            m.d.sync += members.eq(registers.start)
+        with m.Elif(registers.idle.all() & ~rested):
+            m.d.sync += members.eq(0)
+        return members
 
     def _signal(self, m: Module, cores: list[Top]) -> None:
         """Hand each core's posts to the cores that it names, and a new error to all."""

@@ -18,6 +18,7 @@ from tables import table
 from weft.hw.array.load_two_rows_unit import LoadTwoRowsUnit
 from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
+from weft.hw.array.matrix_unit import MatrixUnit
 from weft.hw.array.multiplier import Multiplier
 from weft.hw.array.paired_element import PairedElement
 from weft.hw.array.paired_multiplier import PairedMultiplier
@@ -59,8 +60,8 @@ GROUPS: dict[str, tuple[type, ...]] = {
     "Top level": (Top, Core),
     "Control": (Fetch, Repeater, StepHistory, Decoder, Interlock, Tracker, UnitQueue, SyncUnit, Walker, Supervisor,
                 Sampler),
-    "Systolic array": (SystolicArray, ProcessingElement, Multiplier, PairedElement, PairedMultiplier, BiasRescaler,
-                       LoadWeightUnit, LoadTwoRowsUnit, MatMulUnit),
+    "Systolic array": (MatrixUnit, SystolicArray, ProcessingElement, Multiplier, PairedElement, PairedMultiplier,
+                       BiasRescaler, LoadWeightUnit, LoadTwoRowsUnit, MatMulUnit),
     "Memories": (LocalMemory, Accumulators, AccumulatorBank, Requantizer, OutputFunctions, InputRescaler, RoundRobin,
                  ReadStream, MoveOutUnit, ScaledMoveOutUnit, Scaler, MoveInUnit),
     "SIMD unit": (SimdUnit, Alu),

@@ -38,7 +38,7 @@ BATCH = 4
 RIDGE = 1e-4
 """The weight of a term's own size, which keeps numbers small that the machines do not tell apart."""
 
-OPTIONS = ("depthwise_taps", "output_maximum", "output_slope", "sync_counters")
+OPTIONS = ("depthwise_taps", "join_cycles", "output_maximum", "output_slope", "sync_counters")
 """Keys by which some of the machines below differ from another one, and no more."""
 
 PACKED6 = Arch.load("ultra96_int8").replace(array_size=6, local_depth=4096, accumulator_depth=1024, activation_tables=0)
@@ -86,6 +86,8 @@ FITTED: dict[str, Arch] = {
     "lanes4_2cores_2counters": SMALL.replace(cores=2, sync_counters=2),
     "lanes4_4cores_4counters": SMALL.replace(cores=4, memory_ports=2, sync_counters=4),
     "lanes4_6cores_16counters": SMALL.replace(cores=6, sync_counters=16),
+    "lanes4_2cores_join": SMALL.replace(cores=2, join_cycles=255),
+    "lanes4_6cores_join": SMALL.replace(cores=6, join_cycles=4095),
     "lanes5_2cores_2ports": WIDE.replace(cores=2, memory_ports=2),
     "lanes5_4cores": WIDE.replace(cores=4),
 }

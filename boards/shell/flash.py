@@ -23,9 +23,30 @@ def flash(board: Board, folder: Path, *, permanent: bool = False, variant: str |
     made = bitstream(board, folder)
     if not made.is_file():
         raise WeftError(explain(f"bitstream {made}", "nothing", "a bitstream", make_it(board)))
+    return _load(board, name, variant, [*(["-f"] if permanent else []), str(made)])
+
+
+def flash_image(board: Board, image: Path, variant: str | None = None) -> str:
+    """Write a boot image into the board's flash chip, behind the bitstream, and return what the loader said.
+
+    Raise WeftError if the board boots from no flash, there is no image, no loader that runs, or no board answers."""
+    name, place = cable(board, variant), board.shell.flash if board.shell else None
+    if place is None:
+        raise WeftError(explain(f"--image of board {board.key}", "no flash that is known", "a board that boots without "
+                                "a host", "leave --image out, and drive the board from a host"))
+    if not image.is_file():
+        raise WeftError(explain(f"boot image {image}", "nothing", "a boot image",
+                                f"weft board standalone MODEL.tmodel --board {board.key} --input FILE -o DIR"))
+    return _load(board, name, variant, ["-f", "-o", str(place.image_offset), str(image)])
+
+
+def _load(board: Board, name: str, variant: str | None, options: list[str]) -> str:
+    """Return what the loader said for the board that it calls ``name``.
+
+    Raise WeftError if the loader cannot run, or no board answers."""
     program = loader()
     check_libraries(program)
-    command = [str(program), "-b", name, *(["-f"] if permanent else []), str(made)]
+    command = [str(program), "-b", name, *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False,
                               timeout=TIMEOUT_SECONDS)

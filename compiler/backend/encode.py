@@ -19,7 +19,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdSub, flag_bit
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import register_table
-from weft.hw.contract.registers import Register
+from weft.hw.contract.registers import MODIFIABLE, Register
 
 FLOWS: dict[tuple[str, bool, bool], DataFlow] = {
     (DRAM0, True, False): DataFlow.DRAM0_TO_LOCAL,
@@ -46,27 +46,30 @@ class MachineCode:
         return f"{len(self.content)} bytes\n"
 
 
-def encode(table: LirTable, arch: Arch) -> tuple[np.ndarray, np.ndarray]:
+def encode(table: LirTable, arch: Arch, joins: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Return instructions and, for each operation, the index of its first one (with the Configures it needs).
 
-    The instructions are uint64 [5, instructions]: opcode, flags, operands 0, 1, 2. At the end every changed register
-    gets its reset value again, so that programs can follow each other in any order."""
+    ``joins``: reads of DRAM1 may be joined with other cores'. The instructions are uint64 [5,
+    instructions]: opcode, flags, operands 0, 1, 2. At the end every changed register gets its reset value again, so
+    that programs can follow each other in any order."""
     isa = Isa(arch)
     instructions = np.empty((5, table.count), np.uint64)
     for kind, encoded in ENCODED.items():
         numbers, entry = table.of_kind(kind)
         for row, values in zip(instructions, encoded(isa, entry), strict=True):
             row[numbers] = values
-    before, configures = _configures(_needs(table, arch), isa)
+    before, configures = _configures(_needs(table, arch, joins), isa)
     places = np.concatenate([before, np.arange(table.count)])
     order = np.argsort(places, kind="stable")  # Configures come before the operation that needs them
     starts = np.arange(table.count) + np.searchsorted(before, np.arange(table.count))
     return np.concatenate([configures, instructions], axis=1)[:, order], starts
 
 
-def machine_code(table: LirTable, layers: np.ndarray, arch: Arch) -> MachineCode:
-    """Return the machine code of operations; ``layers`` [operations]: the number of each one's layer."""
-    instructions, starts = encode(table, arch)
+def machine_code(table: LirTable, layers: np.ndarray, arch: Arch, joins: bool = False) -> MachineCode:
+    """Return the machine code of operations; ``layers`` [operations]: the number of each one's layer.
+
+    ``joins``: as :func:`encode` has it."""
+    instructions, starts = encode(table, arch, joins)
     counts = np.diff([*starts, instructions.shape[1]])
     isa = Isa(arch)
     words = shortened(instructions, isa) if arch.repeat_depth else instructions
@@ -82,9 +85,11 @@ class _Need(NamedTuple):
     value: np.ndarray
 
 
-def _needs(table: LirTable, arch: Arch) -> _Need:
+def _needs(table: LirTable, arch: Arch, joins: bool) -> _Need:
     """Return the register values that all operations need, in program order, and behind them the values after reset."""
     needs = [*_of_walks(table), *_of_settings(table)]
+    if joins and table.count:
+        needs.append(_Need(np.array([0]), np.array([int(Register.DRAM1_CACHE)]), np.array([MODIFIABLE])))
     needs.append(_restored(table.count, arch))
     together = [np.concatenate(column) for column in zip(*needs, strict=True)]
     order = np.argsort(together[0], kind="stable")

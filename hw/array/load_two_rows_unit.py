@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from weft.hw.array.load_weight_unit import LoadingPort
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, ROWS_AHEAD, upper_places, weight_latency
 from weft.hw.parts.delay import delayed
 from weft.hw.parts.gearbox import StreamFifo
 from weft.hw.parts.operation_table import operation_layout
 from weft.hw.parts.operations import walk_layout
-from weft.hw.parts.ports import local_read_port, vector_layout
+from weft.hw.parts.ports import vector_layout
 from weft.hw.parts.walker import Walker
 
 
@@ -50,10 +51,8 @@ class LoadTwoRowsUnit(wiring.Component):
             **operation_layout(arch, "load_weight").members,
             "lower": walk_layout(arch, arch.local_address_width), "whole": 1})
         super().__init__({
-            "operation": In(stream.Signature(operation_layout(arch, "load_weight"))), "done": Out(1), "busy": Out(1),
-            "swapped": In(1), "local_read": Out(local_read_port(arch)), "lower_read": Out(local_read_port(arch)),
-            "shift": Out(1), "through": Out(1), "weight": Out(vector_layout(arch)),
-            "lower_weight": Out(vector_layout(arch)),
+            **LoadingPort(arch).members, "swapped": In(1), "shift": Out(1), "through": Out(1),
+            "weight": Out(vector_layout(arch)), "lower_weight": Out(vector_layout(arch)),
         })
 
     def elaborate(self, platform: object) -> Module:

@@ -16,6 +16,19 @@ from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
 
 
+class LoadingPort(wiring.Signature):
+    """What the core sees of a load_weight unit: operations, and the reads of local memory.
+
+    ``lower_read``: only of :class:`LoadTwoRowsUnit`. The unit explains the members."""
+
+    def __init__(self, arch: Arch) -> None:
+        super().__init__({
+            "operation": In(stream.Signature(operation_layout(arch, "load_weight"))), "done": Out(1), "busy": Out(1),
+            "local_read": Out(local_read_port(arch)),
+            **({"lower_read": Out(local_read_port(arch))} if arch.weight_load_rows == 2 else {}),
+        })
+
+
 class LoadWeightUnit(wiring.Component):
     """The load_weight unit: it reads vectors of local memory and shifts them into the array's shadow weights.
 
@@ -30,9 +43,7 @@ class LoadWeightUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "operation": In(stream.Signature(operation_layout(arch, "load_weight"))), "done": Out(1), "busy": Out(1),
-            "swapped": In(1), "local_read": Out(local_read_port(arch)),
-            "shift": Out(1), "weight": Out(vector_layout(arch)),
+            **LoadingPort(arch).members, "swapped": In(1), "shift": Out(1), "weight": Out(vector_layout(arch)),
         })
 
     def elaborate(self, platform: object) -> Module:

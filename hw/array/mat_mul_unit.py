@@ -28,6 +28,23 @@ from weft.hw.parts.slices import sliced
 from weft.hw.parts.walker import Walker
 
 
+def row_reads(arch: Arch) -> tuple[str, ...]:
+    """Return the names of the ports by which rows of taps read local memory, the first row's first."""
+    return ("local_read", *(f"local_read_{row}" for row in range(1, arch.kernel_rows)))
+
+
+class MultiplyingPort(wiring.Signature):
+    """What the core sees of :class:`MatMulUnit`: operations, and what they read and write."""
+
+    def __init__(self, arch: Arch) -> None:
+        super().__init__({
+            "operation": In(stream.Signature(operation_layout(arch, "mat_mul"))), "done": Out(1),
+            "contended": In(1),
+            **{name: Out(local_read_port(arch)) for name in row_reads(arch)},
+            "accumulator_write": Out(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
+        })
+
+
 class MatMulUnit(wiring.Component):
     """The mat_mul unit: it requests vectors, feeds the array, and writes the sums to the accumulators.
 
@@ -53,16 +70,12 @@ class MatMulUnit(wiring.Component):
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
         super().__init__({
-            "operation": In(stream.Signature(operation_layout(arch, "mat_mul"))), "swapped": Out(1), "done": Out(1),
-            "loaded": In(1), "contended": In(1),
-            "local_read": Out(local_read_port(arch)),
+            **MultiplyingPort(arch).members, "swapped": Out(1), "loaded": In(1),
             "activation": Out(activation_layout(arch)), "activation_valid": Out(1), "swap": Out(1),
             "rescale_bias": Out(1), "input_shift": Out(shift_width(arch)),
             **({"depthwise": Out(1), "taps": Out(arch.row_taps)} if arch.depthwise_taps else {}),
-            **{f"local_read_{row}": Out(local_read_port(arch)) for row in range(1, arch.kernel_rows)},
             **{f"activation_{row}": Out(activation_layout(arch)) for row in range(1, arch.kernel_rows)},
             "result": In(sum_layout(arch)), "result_coming": In(1),
-            "accumulator_write": Out(AccumulatePort(arch.accumulator_address_width, sum_layout(arch))),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -137,7 +150,7 @@ class MatMulUnit(wiring.Component):
 
     def _reads(self) -> list:
         """Return the ports by which rows of taps read."""
-        return [self.local_read, *(getattr(self, f"local_read_{row}") for row in range(1, self._arch.kernel_rows))]
+        return [getattr(self, name) for name in row_reads(self._arch)]
 
     def _bubble(self, m: Module, rows: KernelRows | None) -> Value:
         """Return whether nothing may be requested in this cycle, so that a client that starves is served."""

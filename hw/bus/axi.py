@@ -49,8 +49,8 @@ def user_width(arch: Arch) -> int:
 
 SYSTEM_USER_WIDTH = 2
 """The bits of AxUSER on a memory port of a system: a core's window, or that a burst is of a program."""
-PROGRAM_USER = 2
-"""AxUSER of a program on a memory port of a system; 0 and 1 are DRAM0 and DRAM1."""
+DRAM1_USER, PROGRAM_USER = 1, 2
+"""AxUSER of DRAM1, and of a program on a memory port of a system; DRAM0 has 0."""
 
 
 # -- channels ----------------------------------------------------------------------------------------------------------

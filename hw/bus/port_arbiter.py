@@ -8,6 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from weft.hw.bus import axi
+from weft.hw.bus.joined_reads import JoinedReads
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.timing import (
@@ -37,6 +38,9 @@ class PortArbiter(wiring.Component):
     made yet. Responses go back in the order of the bursts. Each client sees its own in its own order. Up to
     ``OUTSTANDING_BURSTS`` bursts are outstanding each way.
 
+    With ``join_cycles`` one burst serves all cores that ask for the same constants (:class:`JoinedReads`). A beat of it
+    moves when all of them are ready. ``members``: the cores that started together.
+
     ``restart``: the turns begin with core 0 again; transfers under way stay. Latency: PORT_LATENCY cycles for
     addresses and beats to be written, and for beats of programs; beats of data and responses pass through in their
     cycle. Throughput: an address and a beat each way a cycle, also from burst to burst. ``memory.r.ready`` depends
@@ -52,6 +56,7 @@ class PortArbiter(wiring.Component):
             **{f"data{k}": In(axi.Axi4(address, width, axi.user_width(arch))) for k in range(count)},
             **{f"program{k}": In(axi.Axi4Read(address, width)) for k in range(count)},
             "memory": Out(axi.Axi4(address, width, axi.SYSTEM_USER_WIDTH)), "restart": In(1),
+            **({"members": In(count)} if arch.joins_reads else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -77,31 +82,39 @@ class PortArbiter(wiring.Component):
         data_ports, programs = self._ports("data"), self._ports("program")
         queues, free_places = zip(*(self._queue(m, k) for k in range(self._count)), strict=True)
         clients, answers = [*data_ports, *programs], [*(port.r for port in data_ports), *(each.i for each in queues)]
-        order_shape = unsigned(bits_to_count(len(clients)))
+        joined = JoinedReads(m, self._arch, data_ports, self.members) if self._arch.joins_reads else None
+        order_shape = unsigned(len(clients) if joined else bits_to_count(len(clients)))
         m.submodules.read_addresses = addresses = RegisterSlice(self._addresses())
         m.submodules.read_order = order = StreamFifo(order_shape, OUTSTANDING_BURSTS)
         turns = self._turns(m, "read_turns", [
-            *(port.ar.valid for port in data_ports),
+            *(joined.requests if joined else (port.ar.valid for port in data_ports)),
             *(port.ar.valid & (free > port.ar.payload.len) for port, free in zip(programs, free_places, strict=True))])
-        asks, asked = turns.requests.any(), Signal(order_shape)
+        asks, asked, served = turns.requests.any(), Signal(order_shape), turns.grant
+        if joined:
+            served = Signal(len(clients), name="served")
+            m.d.comb += served.eq(turns.grant | joined.served(turns.grant))
+            joined.step(served & turns.advance.replicate(len(clients)))
         m.d.comb += [
-            asked.eq(number_of(turns.grant)), turns.advance.eq(addresses.i.ready & order.i.ready),
+            asked.eq(served if joined else number_of(served)), turns.advance.eq(addresses.i.ready & order.i.ready),
             addresses.i.valid.eq(asks & order.i.ready), order.i.valid.eq(asks & addresses.i.ready),
             order.i.payload.eq(asked),
-            *(client.ar.ready.eq(turns.grant[k] & turns.advance) for k, client in enumerate(clients)),
+            *(client.ar.ready.eq(served[k] & turns.advance) for k, client in enumerate(clients)),
         ]
         self._choose(m, addresses.i.payload, turns.grant, [client.ar.payload for client in clients],
                      [*(port.ar.payload.user for port in data_ports),
                       *[Const(axi.PROGRAM_USER, axi.SYSTEM_USER_WIDTH)] * len(programs)])
         connect(m, addresses.o, flipped(self.memory.ar))
-        r, whose = self.memory.r, [order.o.payload == k for k in range(len(clients))]
+        r, whose = self.memory.r, [order.o.payload[k] if joined else order.o.payload == k for k in range(len(clients))]
+        readies = [(mine, answer.ready) for mine, answer in zip(whose, answers, strict=True)]
+        ready = (Cat(ready | ~mine for mine, ready in readies).all() if joined else
+                 Cat(mine & ready for mine, ready in readies).any())
         m.d.comb += [
-            r.ready.eq(order.o.valid & Cat(mine & answer.ready for mine, answer in
-                                           zip(whose, answers, strict=True)).any()),
+            r.ready.eq(order.o.valid & ready),
             order.o.ready.eq(r.valid & r.ready & r.payload.last),
         ]
         for mine, answer in zip(whose, answers, strict=True):
-            m.d.comb += [answer.valid.eq(r.valid & order.o.valid & mine), answer.payload.eq(r.payload)]
+            valid = r.valid & order.o.valid & mine  # of a joined beat, when all are ready
+            m.d.comb += [answer.valid.eq(valid & ready if joined else valid), answer.payload.eq(r.payload)]
 
     def _queue(self, m: Module, k: int) -> tuple[StreamFifo, Signal]:
         """Return the queue of a core's program beats, and the number of its places for which no beat was requested."""

@@ -137,6 +137,9 @@ class Arch:
                             _CONSTANTS, _SAME, default=1, integers=(1, 4), since=2)
     sync_counters: int = key("counters of each core by which it waits for other cores (Signal); 0 leaves them out",
                              _PROGRAM, _REFUSED, default=0, integers=(0, 1 << COUNTER_WIDTH), since=2)
+    join_cycles: int = key("cycles that a read of DRAM1 waits at a shared memory port for the other cores to ask for "
+                           "the same, so that one burst serves all; 0 leaves joined reads out",
+                           _PROGRAM, _SAME, default=0, integers=(0, (1 << 16) - 1), since=2)
 
     def __post_init__(self) -> None:
         """Fill in the default accumulator width, and check every key. Raise ArchError."""
@@ -193,7 +196,7 @@ class Arch:
                             f"lower dram0_depth or dram1_depth, raise axi_address_width or use {SEPARATE}")
 
     def _check_cores(self) -> None:
-        """Raise ArchError if ``cores``, ``memory_ports`` and ``sync_counters`` do not go together or with other keys.
+        """Raise ArchError if keys of several cores do not go together or with other keys.
 
         The ports that cores share carry both DRAM windows of each core, and the programs too."""
         if self.memory_ports > self.cores:
@@ -340,6 +343,11 @@ class Arch:
 
         All cores that share a memory port are taken to ask for as much at the same time."""
         return max(1.0, 8 * self.vector_bytes / self.axi_data_width) * self.cores_a_port
+
+    @property
+    def joins_reads(self) -> bool:
+        """Whether cores share a memory port that joins their reads of constants."""
+        return self.join_cycles > 0 and self.cores > self.memory_ports
 
     @property
     def cores_a_port(self) -> int:

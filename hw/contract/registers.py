@@ -41,6 +41,10 @@ class Register(enum.IntEnum):
     TAP_PITCH = 0x1F
 
 
+MODIFIABLE = 0b0010
+"""The bit of AxCACHE by which bursts may be merged with others."""
+
+
 @dataclass(frozen=True)
 class RegisterSpec:
     """The description of a register: width in bits, value after reset, largest stored value, meaning.

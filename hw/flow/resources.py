@@ -44,6 +44,12 @@ ROUTABLE = 0.9
 Terms = Callable[[Arch], float]
 
 
+def _compared(arch: Arch) -> float:
+    """Return the bits of addresses that a memory port compares between its cores, two by two, to join reads."""
+    cores = arch.cores / arch.memory_ports
+    return arch.joins_reads * cores * (cores - 1) / 2 * arch.axi_address_width
+
+
 def _vector(arch: Arch) -> int:
     """Return the bits of a vector of scalars."""
     return arch.array_size * arch.number.width
@@ -185,6 +191,7 @@ TERMS: dict[str, Terms] = {
     "counters": lambda arch: arch.sync_counters,
     "counters, cores": lambda arch: arch.sync_counters * arch.cores,
     "cores of a port": lambda arch: arch.cores / arch.memory_ports,
+    "addresses compared": _compared,
     "bus, cores of a port": lambda arch: arch.axi_data_width * arch.cores / arch.memory_ports,
 }
 """The numbers that a block's size can depend on, in terms of the architecture."""
@@ -211,7 +218,7 @@ BLOCKS: dict[str, Sequence[str]] = {
     "move_out": ("one", "vector", "on-chip address", "vector, slices", "has scales", "lanes, scales",
                  "has activation tables", "lanes, activation tables", "vector, maximum", "vector, slope"),
     "page_router": ("one", "cores"),
-    "port_arbiter": ("one", "cores of a port", "bus", "bus, cores of a port"),
+    "port_arbiter": ("one", "cores of a port", "bus", "bus, cores of a port", "addresses compared"),
     "program_reader": ("one", "stream"),
     "sampler": ("one",),
     "simd": ("one", "vector, points", "sums, points", "vector, every step", "registers", "has registers", "tables",

@@ -41,9 +41,12 @@ FAMILIES = tuple(DEFAULT_PARTS)
 USUAL = ("xc7", "ecp5")
 """The families that a machine is counted for if nobody says which."""
 TOP, HARNESS = "weft_top", "harness"
-_BLOCK = r"weft_top\.machine\.(?:(?:core\d+\.)?(?:csr|core\.\w+)|port\d+|pages|registers)"
-"""The names of modules that are counted by themselves; of several cores each core's, and what joins them."""
-_FIRST_CORE = "weft_top.machine.core0."
+_BLOCK = r"weft_top\.machine\.(?:(?:core\d+\.)?(?:csr|core\.(?:matrix\.)?(?!matrix$)\w+)|port\d+|pages|registers)"
+"""The names of modules that are counted by themselves; of several cores each core's, and what joins them.
+
+The matrix unit is counted as the three blocks that it joins."""
+_NESTED = {"weft_top.machine.core0.": "weft_top.machine.", ".core.matrix.": ".core."}
+"""Part of a module's name -> what stands for it, so that a block has the same text wherever it lies."""
 
 # -- yosys -------------------------------------------------------------------------------------------------------------
 _SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten {bare}-top {top}", "ecp5": "synth_ecp5 -top {top}",
@@ -175,7 +178,9 @@ def block_texts(arch: Arch) -> dict[str, str]:
     What joins the blocks, some 60 look-up tables, is left out. Of several cores these are the first one's, as if it
     were alone, and what they share."""
     module, ports = with_ports(arch)
-    text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False).replace(_FIRST_CORE, "weft_top.machine.")
+    text = rtlil.convert(module, name=TOP, ports=ports, emit_src=False)
+    for nested, plain in _NESTED.items():
+        text = text.replace(nested, plain)
     modules = {match[1]: match[0] for match in _MODULE.finditer(text)}
 
     def within(name: str) -> list[str]:

@@ -9,7 +9,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal, Value
 
 from weft.hw.bus import port_arbiter
 from weft.hw.bus.port_arbiter import PortArbiter, number_of
-from weft.hw.contract.arch import SHARED
+from weft.hw.contract.arch import SHARED, Arch
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, Inside, is_zero, one_hot
@@ -19,14 +19,15 @@ from weft.tb.formal.prove import Proof
 ARCH = SMALL.replace(dram_ports=SHARED)
 CORES, FEW = 2, 3
 """The cores on the port, and the bursts outstanding each way: few, so that the bound is reached."""
+JOINING = ARCH.replace(cores=CORES, join_cycles=2, axi_address_width=18)
 
 
-def arbiter(broken: Broken | None) -> tuple[Harness, PortArbiter, Inside]:
+def arbiter(broken: Broken | None, arch: Arch = ARCH) -> tuple[Harness, PortArbiter, Inside]:
     """Return the arbiter among clients and a memory that do what they like within the rules of streams."""
     harness, keep = Harness(), port_arbiter.OUTSTANDING_BURSTS
     port_arbiter.OUTSTANDING_BURSTS = FEW
     try:
-        block = PortArbiter(ARCH, CORES)
+        block = PortArbiter(arch, CORES)
         inside = harness.block(block, broken=broken, rules=False)
     finally:
         port_arbiter.OUTSTANDING_BURSTS = keep
@@ -76,6 +77,44 @@ def reads(broken: Broken | None = None) -> Harness:
     return harness
 
 
+def joined_reads(broken: Broken | None = None) -> Harness:
+    """Prove the reads of two cores whose reads of the same constants are joined, and of their programs.
+
+    Each client's address is the one that goes out. Its beats come in order and together with those of all that were
+    joined. No read of constants waits longer than ``join_cycles`` for other cores; then it takes turns as others do."""
+    harness, block, inside = arbiter(broken, JOINING)
+    data_ports = [getattr(block, f"data{k}") for k in range(CORES)]
+    clients = [*data_ports, *(getattr(block, f"program{k}") for k in range(CORES))]
+    fires, r = Cat(taken(client.ar) for client in clients), block.memory.r
+    entered = inside.reads("read_addresses.i__payload")
+    for k, client in enumerate(clients):
+        harness.always(~fires[k] | (entered[:JOINING.axi_address_width] == client.ar.payload.addr), f"address{k}")
+    may_join = Cat(port.ar.payload.user & port.ar.payload.cache[1] for port in data_ports)
+    lengths = data_ports[0].ar.payload.len == data_ports[1].ar.payload.len
+    harness.always(~fires.any() | one_hot(fires) | ((fires == 0b11) & may_join.all() & lengths), "joined_are_alike")
+    mark = follow(harness, inside, "read_order", fires.any(), taken(r) & r.payload.last, fires)
+    answered = Cat(*(port.r.valid & port.r.ready for port in data_ports),
+                   *(inside.reads(f"program_queue{k}.i__valid") for k in range(CORES)))
+    harness.always(~answered.any() | taken(r), "with_the_beat")
+    harness.always(~(mark.inside & (mark.ahead == 0) & taken(r)) | (answered == mark.value), "its_clients")
+    for k, port in enumerate(data_ports):
+        held = Signal(range(JOINING.join_cycles + 1), name=f"held{k}")
+        waits = port.ar.valid & may_join[k]
+        with harness.m.If(waits & ~port.ar.ready):
+            harness.m.d.sync += held.eq(Mux(held == JOINING.join_cycles, held, held + 1))
+        with harness.m.Else():
+            harness.m.d.sync += held.eq(0)
+        harness.always(inside("join_waited") >= held, f"waited{k}")
+    client = harness.constant(range(len(clients)), "client")
+    overdue = inside("join_waited") == JOINING.join_cycles
+    asks = Cat(clients[k].ar.valid & (~may_join[k] | overdue) if k < CORES else
+               clients[k].ar.valid & (inside(f"free_places{k - CORES}") > clients[k].ar.payload.len)
+               for k in range(len(clients))).bit_select(client, 1)
+    nobody_starves(harness, inside("read_turns.later"), len(clients), client, asks, fires.bit_select(client, 1),
+                   fires.any())
+    return harness
+
+
 def writes(broken: Broken | None = None) -> Harness:
     """Prove the writes of two cores.
 
@@ -111,6 +150,8 @@ PROOFS = [
           reads, {"read_turns.later": is_zero}),
     Proof("port_read_order", "the same, around a broken queue of who is answered", reads,
           {"asked": is_zero}),
+    Proof("port_joined_reads", "PortArbiter with join_cycles: joined reads are alike and answered together; none waits "
+          "longer for others", joined_reads, {"join_waited": is_zero}),
     Proof("port_writes", "PortArbiter: bursts written stay together, responses go to who wrote; nobody starves", writes,
           {"within": is_zero}),
 ]

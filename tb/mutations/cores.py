@@ -6,6 +6,7 @@ from weft.tb.mutations import Break
 SYNC_UNIT = "tb/unit/control/test_sync_unit.py::test_posts_are_counted_and_waits_last_until_their_counter_is_filled"
 ARBITER = "tb/unit/bus/test_port_arbiter.py"
 ORDER = "tb/unit/golden/test_order.py"
+SYSTEM = "tb/system/test_system.py"
 SIGNALS = "tb/system/test_signals.py"
 WRITTEN = "tb/unit/schedule/test_write_cores.py::test_a_schedule_of_several_cores_gives_the_same_programs"
 ALL_ORDERS = f"{ORDER}::test_the_checker_says_what_all_orders_show"
@@ -33,6 +34,26 @@ BREAKS = [
     Break("arbiter_swaps_answers", "hw/bus/port_arbiter.py", "order.i.payload.eq(asked),",
           "order.i.payload.eq(asked ^ 1),", "two cores get each other's answers",
           f"{ARBITER}::test_every_client_reads_its_own_in_its_own_order"),
+    Break("joined_beat_lost", "hw/bus/port_arbiter.py", "valid & ready if joined else valid", "valid",
+          "a core takes a beat of a joined burst before the others do, and once more with them",
+          f"{SYSTEM}::test_one_burst_serves_all_cores_that_read_the_same_constants"),
+    Break("joined_for_ever", "hw/bus/joined_reads.py", "waits_no_longer = self._waited == self._most",
+          "waits_no_longer = Signal()", "a read waits for ever for cores that do not ask for the same",
+          f"{SYSTEM}::test_random_programs_leave_what_golden_leaves_in_any_order"),
+    Break("joined_anything", "hw/bus/joined_reads.py", "(first.addr == second.addr) & ", "",
+          "bursts of other addresses are joined too",
+          f"{SYSTEM}::test_one_burst_serves_all_cores_that_read_the_same_constants"),
+    Break("joined_without_leave", "hw/bus/joined_reads.py",
+          "\n                       & (port.ar.payload.cache & MODIFIABLE).any()", "",
+          "reads that nobody allowed to be joined wait for each other",
+          f"{SYSTEM}::test_one_burst_serves_all_cores_that_read_the_same_constants"),
+    Break("joined_with_idle_cores", "hw/system.py", "members.eq(registers.start)",
+          "members.eq((1 << self._arch.cores) - 1)", "reads wait for cores that were not started",
+          f"{SYSTEM}::test_one_burst_serves_all_cores_that_read_the_same_constants"),
+    Break("joined_unmeasured", "compiler/backend/join.py",
+          "return min(code, joined, key=lambda each: cycles_an_image([each.content] * arch.cores, arch))",
+          "return joined", "reads are joined where that costs cycles",
+          "tb/system/test_batch.py::test_reads_are_joined_where_that_takes_fewer_cycles"),
     Break("decoder_signal_range", "hw/control/decoder.py", "(1 << operand.stride_log2) - 1, 0)", "0, 0)",
           "a Signal's range ends before its last stride does",
           "tb/unit/control/test_decoder.py::test_random_words_are_judged_as_the_golden_machine_judges_them[cores]"),

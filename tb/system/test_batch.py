@@ -15,9 +15,13 @@ from weft.compiler.pipeline import compile_model
 from weft.cycles.replay import estimate
 from weft.cycles.system import cycles_an_image, estimate_system
 from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import MODIFIABLE, Register
 from weft.runtime.driver.device import Device
 from weft.runtime.session import RTL, Session
+from weft.tb.compile.run_model import ModelMaker
 from weft.tb.compile.test_batch import ARCHS, IMAGES, alone, compiled
+from weft.tb.system.test_system import JOINED
 from weft.tmodel.network import Network
 
 pytestmark = pytest.mark.slow
@@ -89,3 +93,27 @@ def test_a_trained_network_on_four_cores(tmp_path: Path) -> None:
     assert [len(group) for group in groups] == [4, 2]
     assert found.cycles == sum(estimate_system(group, FOUR).cycles for group in groups)
     assert cycles_an_image(groups[0], FOUR) < estimate(machine.model.program, alone(FOUR)).cycles / 2
+
+
+@pytest.mark.parametrize("pixels", [1, 16])
+def test_reads_are_joined_where_that_takes_fewer_cycles(pixels: int, tmp_path: Path) -> None:
+    """On few pixels weights are nearly all that is read; on many, cores that wait for each other lose more."""
+    arch = JOINED.replace(join_cycles=500, cores=2, dram0_depth=8192)
+    maker = ModelMaker((1, 8, pixels, pixels), seed=5)
+    maker.conv(maker.conv(maker.conv("x", 8, 24, (1, 1)), 24, 24, (1, 1)), 24, 2, (1, 1))
+    samples = maker.random.standard_normal((2, *maker.shape[1:])).astype(np.float32)
+    report = compile_model(maker.save(tmp_path / "net.onnx"), arch, tmp_path, calibration={"x": samples})
+    network = Network.load(report.model_path)
+    loaded, = network.machines
+    isa = Isa(arch)
+    joins = isa.configure(Register.DRAM1_CACHE, MODIFIABLE) in [*isa.disassemble(loaded.program)]
+    assert joins == (pixels == 1)
+
+    session = Session(network)
+    found = session.run({"x": samples}, on=RTL)
+    assert found.comparison is not None
+    found.comparison.insist()
+    group, = session.machines[0].batch.groups(2)
+    assert found.cycles == estimate_system(group, arch).cycles
+    apart = estimate_system(group, arch.replace(join_cycles=0)).cycles
+    assert found.cycles < 0.85 * apart if joins else found.cycles == apart

@@ -15,18 +15,24 @@ from weft.cycles.replay import estimate
 from weft.cycles.system import estimate_system
 from weft.golden.dram import Dram, differences
 from weft.golden.system import GoldenSystem
-from weft.hw.contract.arch import Arch
+from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import MODIFIABLE, Register
 from weft.hw.contract.units import OPERATION
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_groups_on_rtl
+from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.random.random_system import random_programs
-from weft.tb.random.signals_rule import CYCLE_LIMIT, LENGTH, SYSTEMS, filled, stalls
+from weft.tb.random.signals_rule import CYCLE_LIMIT, LENGTH, filled, stalls
+from weft.tb.random.signals_rule import SYSTEMS as SIGNALLED
 
 CASES = 8
+JOINED = lockstep_archs()["lanes2"].replace(dram_ports=SHARED, cores=3, join_cycles=200)
+SYSTEMS = {**SIGNALLED, "three on one port, reads joined": JOINED}
+"""Name -> machine of several cores."""
 
 
 def run(arch: Arch, groups: list[list[bytes]], drams: list[Dram], memories: list[MemorySettings],
@@ -66,6 +72,49 @@ def test_random_programs_take_the_cycles_of_the_estimate(name: str, latency: int
             assert result.operations is not None
             assert all(np.array_equal(mine.operations[column], result.operations[column])
                        for column in OPERATION.fields or ()), seed
+
+
+def weights_of_all(arch: Arch, seed: int, core: int, joins: bool) -> bytes:
+    """Moves of constants that all cores read, among moves of the core's own window, which take it different times."""
+    isa, rng, own = Isa(arch), random.Random(seed), random.Random(100 * seed + core)
+    cache = isa.configure(Register.DRAM1_CACHE, MODIFIABLE if joins else 0)
+    moves = []
+    for _ in range(30):
+        moves.append(isa.data_move(DataFlow.DRAM1_TO_LOCAL, rng.randrange(5), rng.randrange(100), rng.randint(1, 90)))
+        for _ in range(own.randrange(3)):
+            flow = own.choice((DataFlow.DRAM0_TO_LOCAL, DataFlow.LOCAL_TO_DRAM0))
+            moves.append(isa.data_move(flow, own.randrange(5), own.randrange(100), own.randint(1, 20)))
+    return isa.assemble([isa.configure(Register.DRAM0_OFFSET, core), cache, *moves])
+
+
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("latency", [9, None], ids=["steady", "stalls"])
+def test_one_burst_serves_all_cores_that_read_the_same_constants(joins: bool, latency: int | None) -> None:
+    """Local memory is compared by what is saved of it; some groups leave a core at rest, for which nobody waits."""
+    arch, cases = JOINED, 6
+    groups = [[weights_of_all(arch, seed, core, joins) for core in range(arch.cores - seed % 2)]
+              for seed in range(cases)]
+    ours, theirs = filled(arch, 4), filled(arch, 4)
+    memories = [stalls(seed) if latency is None else MemorySettings(read_latency=latency, write_latency=latency)
+                for seed in range(cases)]
+    done = run(arch, groups, theirs, memories)
+    golden = GoldenSystem(arch, *ours)
+    for seed, group in enumerate(groups):
+        golden.run(group, seed=seed)
+        for core in golden.cores:
+            core.soft_reset()
+    assert [differences(a, b, 3) for a, b in zip(ours, theirs, strict=True)] == [[], []]
+    if latency is None:
+        return
+    read = 0
+    for group, results in zip(groups, done, strict=True):
+        found = estimate_system(group, arch, IdealDram(latency, latency))
+        assert [each.cycles for each in found.cores] == [each.cycles for each in results]
+        apart = sum(port.read_beats for port in estimate_system(group, arch.replace(join_cycles=0)).ports)
+        joined = sum(port.read_beats for port in found.ports)
+        assert joined < 0.7 * apart if joins else joined == apart
+        read += joined
+        assert results[0].job.memories["dram0"]["read_beats"] == read
 
 
 def moves_alone(arch: Arch, seed: int) -> bytes:

@@ -336,6 +336,20 @@ def test_flashing_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert f"-b ulx3s -f {tmp_path}/ulx3s/ulx3s.bit" in capsys.readouterr().out
 
 
+def test_a_boot_image_goes_behind_the_bitstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    loader(tmp_path, 'echo "$@"')
+    image = tmp_path / "image.bin"
+    assert exit_code(["board", "flash", "ulx3s", "--image", str(image)]) == 1
+    assert "way out: weft board standalone MODEL.tmodel --board ulx3s" in capsys.readouterr().err
+    image.write_bytes(b"image")
+    assert exit_code(["board", "flash", "ulx3s", "--image", str(image)]) == 0
+    assert f"-b ulx3s -f -o {2 << 20} {image}" in capsys.readouterr().out
+    assert exit_code(["board", "flash", "ecpix5", "--image", str(image)]) == 1
+    assert "--image of board ecpix5: found no flash that is known" in capsys.readouterr().err
+
+
 LDD = "\tlibusb-1.0.so.0 => not found\n\tlibftdi1.so.2 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x0)\n"
 
 

@@ -386,6 +386,31 @@ def test_errors_of_the_c_driver(tiny: Any, tmp_path: Path) -> None:
     assert names[0] == "ok" and names[STOPPED] == "stopped" and names[9:] == ["unknown"] * 2
 
 
+def test_a_start_without_effect_and_a_register_that_keeps_nothing(tiny: Any, tmp_path: Path) -> None:
+    model, made = litex_model(TINY), adder(tmp_path)
+    command, write = model._command, model.write
+    board = Board(tiny, model.read, lambda address, word: model.write(address, word))
+    for wrong in range(3):  # each place of memory, and of the program's for the machine
+        places = [(bus + 2 * (at == wrong), machine) for at, (bus, machine) in enumerate(PLACES)]
+        assert board.open(0x9000_0000, *places) == UNALIGNED
+        places = [(bus, int(at == wrong)) for at, (bus, _) in enumerate(PLACES)]
+        assert board.open(0x9000_0000, *places) == UNALIGNED
+    assert board.open(0x9000_0000, *PLACES) == OK
+    result, size = board.load(made.program)
+    assert result == OK
+    model._command = lambda word: command(word & ~1)  # type: ignore[method-assign]
+    assert board.start(size) == SILENT
+    model._command = command  # type: ignore[method-assign]
+    lost = 0x9000_0000 + CONTROL_REGISTERS["PROGRAM_BYTES"].offset
+    model.write = lambda address, word: write(address, word) if address != lost else None  # type: ignore[method-assign]
+    assert board.start(size + 8) == NOT_WRITTEN
+    model.write = write  # type: ignore[method-assign]
+    assert board.start(size) == OK and board.wait() == OK
+    model.write = lambda address, word: None  # type: ignore[method-assign]
+    model.dram.bytes[:] = 0
+    assert board.load(made.program)[0] == NOT_WRITTEN
+
+
 @pytest.mark.parametrize(("channels", "zero"), [(1, 0), (2, 0), (5, -3)])
 def test_packing_in_c(tiny: Any, channels: int, zero: int) -> None:
     tensor = np.random.default_rng(channels).integers(-32768, 32768, (channels, 3, 4)).astype(np.int32)

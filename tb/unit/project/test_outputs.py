@@ -122,7 +122,7 @@ def test_an_output_is_no_input_and_no_other_output(command: str, text: str, here
 
 def test_every_option_that_writes_is_checked_here() -> None:
     """A new one has to be put into one of these lists, and into the tests above."""
-    reads = {"model", "models", "inputs", "calibrate", "program", "tls_ca", "tls_cert", "tls_key",
+    reads = {"model", "models", "inputs", "image", "calibrate", "program", "tls_ca", "tls_cert", "tls_key",
              "choices", "schedule", "script"}
     writes = {"output", "folder", "trace", "report_file", "html_file", "dump_dir", "plot", "results", "output_file"}
     hints = [typing.get_type_hints(command.callback) for command in (*app.registered_commands,

@@ -100,6 +100,7 @@ AWAY = {
     "mmio:|weft board (build|flash)|make (bitstream|flash)|vivado": "a board, or its bitstream",
     "model[.](pb|tflite|pt)|keras|tf2onnx": "files of other tools: make test-tensorflow",
     "^(make|python|scripts/|[.]venv/bin/python)": "the suite itself, or scripts/walkthrough.py types it",
+    "weft board standalone": "tb/system/test_standalone.py runs it",
     "weft ir check other.json": "a file of another scheduler: tb/unit/schedule/ runs it",
     "^env/bin/": "tb/unit/project/test_wheel.py runs it",
     "--dump-dir build/steps": "the network of a reader who changes the compiler",
