@@ -5,7 +5,8 @@ from weft.boards.board import Board, Processor
 from weft.boards.processor_memory import behind_ports
 
 BOARD = Board(
-    key="pynq_z1", name="Digilent PYNQ-Z1", arch="pynq", others=("pynq_3x8", "pynq_int8", "pynq_lut"),
+    key="pynq_z1", name="Digilent PYNQ-Z1", arch="pynq",
+    others=("pynq_3x8", "pynq_int8", "pynq_int8_taps3", "pynq_lut"),
     part="XC7Z020", speed_grade="1", family="xc7",
     target_hz=150e6, xray="xc7z020clg400-1",
     plug="An SD card with the PYNQ image, power, Ethernet.",

@@ -224,13 +224,14 @@ class Machine:
         """Return the sums [size, lanes] of what each row of taps meets, ``rows`` [kernel rows, size, lanes].
 
         A tap has ``tap_rows`` rows of weights, and each of as many adjacent lanes has one of them: all of them add to
-        all of these lanes."""
+        all of these lanes. The last tap's rows come first."""
         taps, sides, size = self.arch.row_taps, self.arch.tap_rows, rows.shape[1]
         beyond = np.pad(rows, ((0, 0), (origin, taps - 1 - origin), (0, 0)))
         sums = np.empty((size, len(bias)), bias.dtype)
         for lane in range(len(bias)):
             first = lane // sides * sides
-            met = [row[tap:tap + size, first + side] for row in beyond for tap in range(taps) for side in range(sides)]
+            met = [row[tap:tap + size, first + side] for row in beyond
+                   for tap in reversed(range(taps)) for side in range(sides)]
             sums[:, lane] = self.arch.scheme.mac(np.stack(met, axis=1), self.weights[1:1 + len(met), lane:lane + 1],
                                                  bias[lane:lane + 1])[:, 0]
         return sums

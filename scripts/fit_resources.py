@@ -68,7 +68,9 @@ FITTED: dict[str, Arch] = {
     "lanes8_int8": SMALL.replace(array_size=8, data_type="INT8", local_depth=8192, accumulator_depth=1024,
                                  local_banks=4),
     "lanes4_taps": SMALL.replace(depthwise_taps=3),
+    "lanes9": SMALL.replace(array_size=9),
     "lanes9_taps9": SMALL.replace(array_size=9, depthwise_taps=9),
+    "lanes18_packed": PACKED6.replace(array_size=18),
     "lanes18_packed_taps9": PACKED6.replace(array_size=18, depthwise_taps=9),
     "lanes4_maximum": SMALL.replace(output_maximum=1),
     "lanes4_slope": SMALL.replace(output_slope=1),
@@ -79,6 +81,7 @@ FITTED: dict[str, Arch] = {
     "lanes8_rows": PACKED8.replace(dsp_packing=NO_PACKING, activation_tables=2, weight_load_rows=2),
     "arty": Arch.load("arty"),
     "arty_taps": Arch.load("arty").replace(depthwise_taps=3),
+    "pynq": Arch.load("pynq"),
     "lanes4_2cores": SMALL.replace(cores=2),
     "lanes4_3cores": SMALL.replace(cores=3),
     "lanes4_4cores_2ports": SMALL.replace(cores=4, memory_ports=2),
@@ -99,7 +102,7 @@ CHECKED: dict[str, Arch] = {
     "lanes7": SMALL.replace(array_size=7, dram_ports=SEPARATE, axi_data_width=128),
     "ecpix5": Arch.load("ecpix5"),
     "lanes5_4cores_2ports": WIDE.replace(cores=4, memory_ports=2),
-    **{name: Arch.load(name) for name in ("pynq", "zcu104", "arty_int8", "pynq_int8", "ultra96_int8")},
+    **{name: Arch.load(name) for name in ("zcu104", "arty_int8", "pynq_int8", "ultra96_int8")},
 }
 """Name -> machine that is not fitted: these tell the error."""
 

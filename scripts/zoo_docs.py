@@ -9,7 +9,7 @@ from pathlib import Path
 
 import zoo_table
 from measured_tables import insist_on_rows
-from tables import table
+from tables import number, table
 
 from weft.boards import clock_hz, routing
 from weft.compiler.quantize.quality import POOR_DECIBELS
@@ -19,6 +19,8 @@ from weft.support.errors import WeftError, explain
 ROOT = Path(__file__).resolve().parents[1]
 ZOO = ROOT / "docs" / "data" / "zoo.json"
 ZOO_MADE = ROOT / "build" / "zoo" / "zoo.json"
+MULTIPLIERS = ROOT / "docs" / "data" / "multipliers.json"
+"""What ``scripts/multiplier_table.py`` measured: useful MACs over all products, with a depthwise mode and without."""
 NO_ZOO = "No numbers are committed. `make zoo` measures them, `make docs MEASURED=1` brings them here.\n"
 IN_README = {"mlperf_tiny_resnet8": "ResNet-8", "resnet20v2": "ResNet-20", "yolo_fastest_1_1_coco_320": "YOLO-Fastest",
              "mobilenetv2_1.0_224": "MobileNetV2", "resnet50v2_224": "ResNet-50"}
@@ -26,9 +28,9 @@ IN_README = {"mlperf_tiny_resnet8": "ResNet-8", "resnet20v2": "ResNet-20", "yolo
 ABOVE_README = """\
 Milliseconds an image at the clock that each board's build asks for, and in brackets how much of the array's multipliers
 does work of the network. Cycles are estimated, to the cycle what the RTL takes; [docs/zoo.md](docs/zoo.md) has all
-networks and presets, with accuracy. MobileNetV2 and YOLO-Fastest are depthwise, which leaves lanes idle; the key
-`depthwise_taps`, which no preset has yet, halves their cycles on `zcu104_int8`
-([docs/decisions/depthwise.md](docs/decisions/depthwise.md)).
+networks and presets, with accuracy. MobileNetV2 and YOLO-Fastest are depthwise, which leaves lanes idle; presets with a
+depthwise mode, such as `zcu104_int8_taps9`, halve their cycles
+([docs/decisions/depthwise.md](docs/decisions/depthwise.md#what-it-gives)).
 
 """
 
@@ -54,6 +56,14 @@ def zoo_in_readme() -> str:
     return ABOVE_README + table(("machine", "MHz", "place and route", *IN_README.values()), rows)
 
 
+def multipliers() -> str:
+    """Return the table of presets with a depthwise mode beside their twins without."""
+    return table(("network", "machine", "cycles without", "cycles with", "", "multipliers without", "with"), [
+        (row["network"], f"`{row['arch']}`", number(row["cycles_before"]), number(row["cycles_after"]),
+         f"{row['cycles_before'] / row['cycles_after']:.2f}", f"{row['share_before']:.1%}", f"{row['share_after']:.1%}")
+        for row in json.loads(MULTIPLIERS.read_text())])
+
+
 def _cell(row: zoo_table.Row) -> str:
     """Return a cell of the README's table."""
     poor = row["signal_to_noise"] is not None and row["signal_to_noise"] < POOR_DECIBELS
@@ -74,4 +84,4 @@ def take_over() -> bool:
     return True
 
 
-TABLES: dict[str, Callable[[], str]] = {"zoo": zoo, "zoo_in_readme": zoo_in_readme}
+TABLES: dict[str, Callable[[], str]] = {"zoo": zoo, "zoo_in_readme": zoo_in_readme, "multipliers": multipliers}

@@ -86,11 +86,11 @@ def _dense(layer: Layer, vectors: np.ndarray, own: LayerConsts,
 def _add_pass(weights: np.ndarray, tile: WeightTile, rows: np.ndarray, step: int) -> None:
     """Add the weights of a depthwise pass to [output lanes, input lanes, height, width].
 
-    In each row of the kernel the last of its rows belong to its last tap; each tap has one row, or two that lanes
+    In each row of the kernel the first of its rows belong to its last tap; each tap has one row, or two that lanes
     alternate in."""
     lanes = np.arange(rows.shape[1])
     for row, of_row in enumerate(np.split(rows, tile.kernel_rows)):
         sides = len(of_row) // ROW_TAPS
         for number in range(tile.taps):
-            own = of_row[len(of_row) - (tile.taps - number) * sides:][:sides]
+            own = of_row[(tile.taps - 1 - number) * sides:][:sides]
             weights[lanes, lanes, tile.tap[0] + row, tile.tap[1] + number * step] += own[lanes % sides, lanes]

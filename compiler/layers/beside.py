@@ -16,11 +16,16 @@ SIMD_INSTRUCTIONS = {Multiply: 2, Lookup: 3, Minimum: 1, LeakyRelu: 3, Gate: 4}
 """Instructions that the SIMD unit runs for each vector of a result, besides a pool's."""
 
 
-def simd_cycles(layer: Layer, lanes: int) -> int:
-    """Return the instructions that the SIMD unit runs for a layer, one a cycle."""
+def simd_instructions(layer: Layer) -> int:
+    """Return the instructions that the SIMD unit runs for each vector of a layer's output, one a cycle."""
     stages = (*layer.adds, layer.lookup, layer.elementwise)
     pooled = math.prod(layer.pool.window.kernel) if layer.pool else 0
-    return (sum(SIMD_INSTRUCTIONS.get(type(stage), 0) for stage in stages) + pooled) * layer.output.vectors(lanes)
+    return sum(SIMD_INSTRUCTIONS.get(type(stage), 0) for stage in stages) + pooled
+
+
+def simd_cycles(layer: Layer, lanes: int) -> int:
+    """Return the cycles of the SIMD unit for a layer."""
+    return simd_instructions(layer) * layer.output.vectors(lanes)
 
 
 def beside(layers: Sequence[Layer], arch: Arch) -> dict[int, int]:

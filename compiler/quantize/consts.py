@@ -318,13 +318,13 @@ def _encode_passes(core: Convolution, own: LayerIntegers, found: Sequence[Pass],
 def _pass_rows(kernel: np.ndarray, part: Pass, step: int, arch: Arch) -> np.ndarray:
     """Return the rows [rows, lanes] of a pass, from the ``kernel`` [lanes, height, width].
 
-    Taps that the pass lacks come first, so that its results come soon."""
+    The last tap's rows come first. The first taps are those that a pass lacks, so that its results come soon."""
     taps, sides = arch.row_taps, arch.tap_rows
     columns, first = part.tap[1] + step * np.arange(part.taps), part.tap[0]
     rows = np.zeros((part.rows, taps, sides, arch.array_size), np.int64)
     for side in range(sides):
         own = kernel[side::sides, first:first + part.rows, columns]  # [lanes, kernel rows, taps]
-        rows[:, taps - part.taps:, side, side::sides] = own.transpose(1, 2, 0)
+        rows[:, :part.taps, side, side::sides] = own[:, :, ::-1].transpose(1, 2, 0)
     return rows.reshape(-1, arch.array_size)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.compiler.layers.beside import simd_instructions
 from weft.compiler.layers.hir import Product, Var
 from weft.compiler.tiling.candidates import Tiling, Tilings, single, weight_sets
 from weft.compiler.tiling.shape import LayerShape
@@ -150,13 +151,24 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
              (moved.dram0_read + read, moved.dram0_write + written,
               moved.dram1_read + read + moved.consts, moved.dram1_write + written))
     reads, *others = (vectors * beats for vectors in ports)
-    parts = [moved.array, reads + _latencies(shape, tilings), *others, *_requantization(shape, tilings)]
+    parts = [moved.array, reads + _latencies(shape, tilings), *others, *_requantization(shape, tilings),
+             *_on_simd(shape, tilings)]
     busiest = np.where(tilings.buffers > 1, np.max(parts, axis=0) + UNEVEN * sum(parts), sum(parts))
     kept = _strips_kept(shape, tilings)
     full = (kept > 1) & (kept <= tilings.buffers) & (tilings.regions > 1)
     # kept strips leave no room for those of the next region
     read = np.maximum(moved.dram0_read, moved.dram1_read)
     return busiest + np.where(full, read * beats, 0.0) + _ends(shape, tilings, beats)
+
+
+def _on_simd(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
+    """Return the cycles of the SIMD unit for a max pool behind a convolution; the list is empty without one.
+
+    A load core has no work for the array that these could overlap with."""
+    if shape.loads or not shape.layer.pool:
+        return []
+    cycles = simd_instructions(shape.layer) * shape.output_tiles * shape.output_pixels
+    return [np.full(len(tilings.outputs), float(cycles))]
 
 
 def _idle(tilings: Tilings) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.compiler.layers.beside import simd_instructions
 from weft.compiler.layers.hir import Layer, Load, Product, Save, Var
 from weft.compiler.layers.taps import load_cycles
 from weft.compiler.quantize.consts import LayerConsts, OutputBlock
@@ -92,9 +93,9 @@ class LayerShape:
         """A hashable value of all that tilings depend on, except places of tensors and scratch size."""
         layer, core, consts = self.layer, self.layer.core, self.consts
         return (type(core), core.window, core.size, core.input.size, self.input_tiles, self.output_tiles,
-                layer.output.size, layer.pool.window if layer.pool else None, len(layer.adds), layer.multiplies,
-                layer.rounding is None, tuple(save.before_pool for save in layer.saves), consts.blocks, consts.operands,
-                consts.local_vectors, consts.scales, consts.scale_size, self.share)
+                layer.output.size, layer.pool.window if layer.pool else None, simd_instructions(layer), len(layer.adds),
+                layer.multiplies, layer.rounding is None, tuple(save.before_pool for save in layer.saves),
+                consts.blocks, consts.operands, consts.local_vectors, consts.scales, consts.scale_size, self.share)
 
     @property
     def streams(self) -> Hashable:

@@ -187,7 +187,7 @@ class MatMulUnit(wiring.Component):
         for number, row in enumerate(met):
             fields = {name: Mux(arriving.rows.count[number], arriving[name], 0) for name in self._activation_fields()}
             given = getattr(self, f"activation_{number}") if number else self.activation
-            m.d.comb += [activation.eq(numbers.activation(scalar, SimpleNamespace(**fields)))
+            m.d.comb += [activation.eq(numbers.chosen_activation(scalar, SimpleNamespace(**fields)))
                          for activation, scalar in zip(given, row, strict=True)]
 
     def _collect(self, m: Module, target) -> None:

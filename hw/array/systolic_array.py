@@ -160,7 +160,8 @@ class SystolicArrayReference:
             return numbers.mac(activation[None], self.active[1:], bias)[0]
         counts = np.array([taps >> tap & 1 for tap in range(self._arch.row_taps)])[:, None]
         sides, count = self._arch.tap_rows, self._arch.depthwise_taps
-        met = (self.last * counts).reshape(count, -1, sides).transpose(0, 2, 1).reshape(count * sides, -1)
+        newest_first = (self.last * counts)[:, ::-1].reshape(count, -1, sides)
+        met = newest_first.transpose(0, 2, 1).reshape(count * sides, -1)
         columns = [numbers.mac(met[None, :, lane // sides], self.active[1:len(met) + 1, lane:lane + 1],
                                bias[lane:lane + 1])[0, 0] for lane in range(self._arch.array_size)]
         return np.array(columns)

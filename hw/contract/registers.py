@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 
 class Register(enum.IntEnum):
-    """Configure registers. 0x00..0x0B are those of the original machine, those above are additions."""
+    """Configure registers. 0x00..0x0B are those of the original machine, those above are additions.
+
+    0x13 was TAP_ORIGIN while the oldest tap came first in the weights. It stays free, so that a program of then is
+    refused instead of computing something else."""
 
     DRAM0_OFFSET = 0x00
     DRAM0_CACHE = 0x01
@@ -20,13 +23,13 @@ class Register(enum.IntEnum):
     TRACEPOINT = 0x09
     PROGRAM_COUNTER = 0x0A
     SAMPLE_INTERVAL = 0x0B
+    TAP_ORIGIN = 0x0C
     OUTPUT_MAXIMUM = 0x0D
     OUTPUT_SLOPE = 0x0E
     TAP_ROWS = 0x0F
     MAT_MUL_ROWS = 0x10
     MAT_MUL_LOCAL_PITCH = 0x11
     MAT_MUL_ACCUMULATOR_PITCH = 0x12
-    TAP_ORIGIN = 0x13
     MOVE_ROWS = 0x14
     MOVE_LOCAL_PITCH = 0x15
     MOVE_FAR_PITCH = 0x16

@@ -136,6 +136,7 @@ TERMS: dict[str, Terms] = {
     "slices": lambda arch: arch.register_slices,
     "lanes": lambda arch: arch.array_size,
     "element bits": lambda arch: arch.array_size * _vector(arch),
+    "activation bits": lambda arch: arch.array_size * column_groups(arch) * arch.scheme.activation_width,
     "elements, every step": lambda arch: arch.array_size * _vector(arch) * arch.scheme.order_matters,
     "vector": _vector,
     "vector, slices": lambda arch: _vector(arch) * arch.register_slices,
@@ -179,8 +180,10 @@ TERMS: dict[str, Terms] = {
     "local address, two rows": lambda arch: arch.local_address_width * _two_rows(arch),
     "lanes, scales": lambda arch: arch.array_size * arch.scheme.per_lane,
     "has taps": lambda arch: bool(arch.depthwise_taps),
-    "vector, taps": lambda arch: _vector(arch) * arch.depthwise_taps * arch.tap_rows,
-    "vector, lanes, taps": lambda arch: _vector(arch) * arch.array_size * bool(arch.depthwise_taps),
+    "bits in rows of taps": lambda arch: (arch.depthwise_taps * arch.tap_rows * column_groups(arch)
+                                          * arch.scheme.activation_width),
+    "bits between taps": lambda arch: ((arch.depthwise_taps - arch.kernel_rows) * arch.tap_rows * (1 + arch.tap_rows)
+                                       * column_groups(arch) * arch.scheme.activation_width),
     "vector, further rows": lambda arch: _vector(arch) * _further_rows(arch),
     "vector, maximum": lambda arch: _vector(arch) * arch.output_maximum,
     "vector, slope": lambda arch: _vector(arch) * arch.output_slope,
@@ -198,8 +201,8 @@ TERMS: dict[str, Terms] = {
 
 BLOCKS: dict[str, Sequence[str]] = {
     "accumulators": ("one", "sums", "sums x banks", "sum address x banks"),
-    "array": ("one", "lanes", "vector, points", "element bits", "elements, every step", "lanes, scales", "residues",
-              "vector, two rows", "vector, taps", "vector, lanes, taps", "has taps"),
+    "array": ("one", "lanes", "vector, points", "element bits", "activation bits", "elements, every step",
+              "lanes, scales", "residues", "vector, two rows", "bits in rows of taps", "bits between taps", "has taps"),
     "csr": ("one",),
     "decoder": ("one", "far address", "products", "has scales", "has activation tables", "products in tables",
                 "has taps", "has signals"),

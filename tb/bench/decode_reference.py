@@ -109,7 +109,7 @@ class DecodeReference:
     def _taps(self) -> Fields:
         if not self.arch.depthwise_taps:
             return {}
-        places = {"tap_origin": 0x13, "tap_dropped": 0x17}
+        places = {"tap_origin": 0x0C, "tap_dropped": 0x17}
         if self.arch.depthwise_taps == 9:
             places |= {"tap_rows": 0x0F, "tap_pitch": 0x1F}
         return {name: self.registers[Register(number)] for name, number in places.items()}

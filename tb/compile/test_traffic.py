@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from weft.compiler import lir
+from weft.compiler.layers.beside import simd_instructions
 from weft.compiler.lir import DRAM0, DRAM1
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.products import Products
@@ -18,7 +19,7 @@ from weft.compiler.scheduler.emit import LayerEmitter, Pools
 from weft.compiler.scheduler.load import WeightSource
 from weft.compiler.scheduler.pool import Pool
 from weft.compiler.tiling.candidates import Tiling, candidates
-from weft.compiler.tiling.costs import need, traffic
+from weft.compiler.tiling.costs import cost, need, traffic
 from weft.compiler.tiling.search import Plan
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps
 
@@ -66,3 +67,18 @@ def test_candidates_move_what_the_model_says(group: int, tmp_path: Path) -> None
     said = [(entry.dram0_read, entry.consts) for entry in (traffic(shape, tiling) for tiling in fitting)]
     done = [(entry["read"], entry["consts"]) for entry in (moved(state, tiling) for tiling in fitting)]
     assert said == done
+
+
+@pytest.mark.parametrize("elementwise", (False, True), ids=("pool", "pool and LeakyRelu"))
+def test_a_max_pool_behind_a_convolution_counts(tmp_path: Path, elementwise: bool) -> None:
+    """The layer takes as long as its SIMD unit, which runs as many vectors as the model says, whatever the tiling."""
+    maker = ModelMaker((1, 3, 20, 20))
+    found = maker.conv("x", 3, 7, (1, 1))
+    if elementwise:
+        found = maker.node("LeakyRelu", found, alpha=0.2)
+    maker.node("MaxPool", found, kernel_shape=(3, 3), strides=(1, 1))
+    layout = after_all_steps(maker.save(tmp_path / "pool.onnx"), ARCH, np.ones((1, 3, 20, 20)))[MemoryPlan]
+    shape, = layout.shapes
+    cycles = (9 + 3 * elementwise) * 3 * 18 * 18
+    assert simd_instructions(shape.layer) * shape.output_tiles * shape.output_pixels == cycles
+    assert cost(shape, candidates(shape, 0)).min() >= cycles

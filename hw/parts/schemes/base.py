@@ -38,6 +38,10 @@ class Circuits(ABC):
         ``operation``: the fields of the MatMul's operation that hold registers."""
         return scalar
 
+    def chosen_activation(self, scalar: Value, operation: Any) -> Value:
+        """Return :meth:`activation` of a scalar that a multiplexer chooses, in a form that takes its tables in."""
+        return self.activation(scalar, operation)
+
     def weight(self, scalar: Value) -> Value:
         """Return a weight as it goes into the array."""
         return scalar

@@ -22,6 +22,12 @@ class Int8Circuits(Circuits):
         """Return the byte minus its zero point."""
         return scalar - operation.activation_zero_point
 
+    def chosen_activation(self, scalar: Value, operation: Any) -> Value:
+        """Return the byte minus its zero point.
+
+        The tables of an adder's carry chain have room for what chooses its second operand, not for its first one."""
+        return -operation.activation_zero_point + scalar
+
     def rescale(self, m: Module, request: Any) -> list[Value]:
         """Return (byte - zero point) x multiplier, saturated, of each lane; each of the three steps has a register."""
         bits, difference_width = self.arch.accumulator_bits, self.arch.number.width + 1

@@ -251,7 +251,7 @@ def test_a_depthwise_machine_has_two_registers_more() -> None:
         table = Isa(arch.replace(depthwise_taps=3)).registers
         more = {number: (spec.width, spec.reset, spec.maximum) for number, spec in table.items()
                 if number not in Isa(arch).registers}
-        assert more == {0x13: (2, 0, 3), 0x17: (2, 0, 3)}
+        assert more == {0x0C: (2, 0, 3), 0x17: (2, 0, 3)}
 
 
 def test_functions_on_output_have_a_register_each() -> None:

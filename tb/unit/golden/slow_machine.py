@@ -59,7 +59,7 @@ class SlowMachine:
             del self.config[0x18]
             self.config |= {0x19: 0, 0x1A: 0, 0x1B: 0, 0x1C: 1, 0x1D: 0} | ({0x1E: 0} if arch.activation_tables else {})
         if arch.depthwise_taps:
-            self.config |= {0x13: 0, 0x17: 0}
+            self.config |= {0x0C: 0, 0x17: 0}
         if arch.depthwise_taps == 9:
             self.config |= {0x0F: 1, 0x1F: 0}
         self.config |= ({0x0D: 2 ** (self.w - 1) - 1} if arch.output_maximum else {})
@@ -104,7 +104,7 @@ class SlowMachine:
             if op == 2 and flags < 4:
                 far_depth = (arch.dram0_depth, arch.dram1_depth)[flags // 2]
                 cause = (Cause.DRAM0_RANGE, Cause.DRAM1_RANGE)[flags // 2]
-            further = max(map(self.further, self.rows_of_taps()), default=0) if op == 1 and config.get(0x13) else 0
+            further = max(map(self.further, self.rows_of_taps()), default=0) if op == 1 and config.get(0x0C) else 0
             if not (op == 1 and flags & 2) and near + further + c * near_stride + rows * pitch >= arch.local_depth:
                 found.add(Cause.LOCAL_RANGE)
             if far + c * far_stride + rows * far_pitch >= far_depth:
@@ -163,7 +163,7 @@ class SlowMachine:
         acc = 2 ** (arch.accumulator_depth - 1).bit_length() - 1
         far = max(acc, *(2 ** (depth - 1).bit_length() - 1 for depth in (arch.dram0_depth, arch.dram1_depth)))
         most = {0x01: 15, 0x05: 15, 0x08: 0xFFFF, 0x09: 2 ** 32 - 1, 0x0A: 2 ** 32 - 1, 0x0B: 0xFFFF, 0x10: near,
-                0x13: 3, 0x17: 3, 0x11: near, 0x12: acc, 0x14: near, 0x15: near, 0x16: far, 0x18: self.acc_width - 1,
+                0x0C: 3, 0x17: 3, 0x11: near, 0x12: acc, 0x14: near, 0x15: near, 0x16: far, 0x18: self.acc_width - 1,
                 0x19: 42 if self.int8 else self.acc_width - 1, 0x1A: 255, 0x1B: 255, 0x1C: 2 ** 17 - 1, 0x1D: 255,
                 0x1E: arch.activation_tables, 0x0F: 7, 0x1F: near, 0x0D: 2 ** (self.w - 1) - 1, 0x0E: 2 ** 16 - 1}
         if register in (0, 4):
@@ -240,9 +240,9 @@ class SlowMachine:
         return (row - self.rows_of_taps()[0]) * self.config.get(0x1F, 0)
 
     def depthwise(self, ins: Instruction) -> None:
-        """Output k of a row is the bias and, for each row of taps, three products for each side: tap t meets vector
-        k + t - origin of what the row of taps meets."""
-        origin, sides, length = self.config[0x13] - 1, 2 if self.int8 else 1, ins.operand2 + 1
+        """Output k of a row is the bias and, for each row of taps, three products for each side, the last tap's
+        first: tap t meets vector k + t - origin of what the row of taps meets."""
+        origin, sides, length = self.config[0x0C] - 1, 2 if self.int8 else 1, ins.operand2 + 1
         zero = signed_byte(self.config[0x1A]) if self.int8 else 0
         pairs = self.pairs(ins)
         for start in range(0, len(pairs), length):
@@ -251,7 +251,7 @@ class SlowMachine:
                 for lane in range(self.arch.array_size):
                     y = 0 if self.int8 else self.rescale_input(self.weights[0][lane])
                     for weight in range(self.arch.depthwise_taps * sides):
-                        tap, side, line = weight // sides % 3, weight % sides, weight // sides // 3
+                        tap, side, line = 2 - weight // sides % 3, weight % sides, weight // sides // 3
                         meets, x = k + tap - origin, 0
                         if 0 <= meets < length and line in self.rows_of_taps() and not ins.flags & 2:
                             x = self.local[row[meets][0] + self.further(line)][lane - lane % sides + side] - zero
@@ -261,7 +261,7 @@ class SlowMachine:
                     self.put(row[k][1], lane, y, ins.flags & 1)
 
     def mat_mul(self, ins: Instruction) -> None:
-        if self.config.get(0x13):
+        if self.config.get(0x0C):
             self.depthwise(ins)
             return
         lanes = range(self.arch.array_size)

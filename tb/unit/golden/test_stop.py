@@ -15,7 +15,7 @@ from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
-from weft.tb.unit.golden.machines import make_arch, run
+from weft.tb.unit.golden.machines import MACHINES, make_arch, run
 
 ARCH = make_arch("FP16BP8", 2, local=30, accumulators=15, registers=2, lut_count=1, lut_depth=4,
                  axi_address_width=30)
@@ -87,6 +87,14 @@ def test_refused_instruction_has_no_effect_and_is_reported(cause: Cause, illegal
     assert (stop.value.cause, stop.value.program_counter) == (cause, 2)
     assert machine.program_counter == 2
     assert snapshot(machine) == before
+
+
+@pytest.mark.parametrize("name", ("taps", "int8_taps", "taps9", "int8_taps9"))
+def test_a_depthwise_program_with_the_oldest_tap_first_is_refused(name: str) -> None:
+    """Its weights stand in another order. It configures TAP_ORIGIN by the number that the register had then."""
+    with pytest.raises(MachineStop) as stop:
+        run(Machine(MACHINES[name]), Instruction(Opcode.CONFIGURE, 0, 0x13, 1))
+    assert stop.value.cause is Cause.REGISTER
 
 
 @pytest.mark.parametrize("stride", [1, 4])
