@@ -60,7 +60,10 @@ def _copies_first(graph: Graph, nodes: list[Node]) -> list[Node]:
 
 def _of_inputs(node: Node, makers: Mapping[str, Node]) -> Iterator[Node]:
     """Yield ``node`` and the View that it reads, if there is one, if nothing else computed what it reads; else none."""
-    source = makers.get(node.input(0))
+    first, *others = node.inputs
+    source = makers.get(first)
+    if any(name in makers for name in others):
+        return
     if source is None:
         yield node
     elif source.op == "View" and source.input(0) not in makers:

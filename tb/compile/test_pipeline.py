@@ -83,6 +83,16 @@ def test_order_of_the_files_nodes_does_not_matter(tmp_path: Path) -> None:
     assert len({report.data_path.read_bytes() for report in reports}) == 1
 
 
+def test_a_sum_with_an_input_stands_behind_the_layer_that_it_reads(tmp_path: Path) -> None:
+    """Copies of an input into an output are moved to the front; a sum of the input and of a layer is none."""
+    maker = ModelMaker((1, 4, 5, 5))
+    made = maker.conv("x", 4, 4, (3, 3), pads=(1, 1, 1, 1))
+    maker.node("Concat", maker.node("Sub", "x", made), maker.node("Add", "x", made), axis=1)
+    samples = maker.random.standard_normal((2, *maker.shape[1:])).astype(np.float32)
+    path = maker.save(tmp_path / "net.onnx")
+    check_model(path, BASE, samples, 40)
+
+
 def test_name_and_progress(tmp_path: Path) -> None:
     path, samples = residual_network(tmp_path)
     heard: list[str] = []

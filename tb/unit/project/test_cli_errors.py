@@ -95,7 +95,7 @@ def test_wrong_options(fails: Fails, arguments: list[str]) -> None:
 
 @pytest.mark.parametrize(("arguments", "text"), [
     (["nonsense"], "No such command 'nonsense'; allowed: compile, inspect"),
-    (["board", "nonsense"], "No such command 'nonsense'; allowed: standalone, list, build"),
+    (["board", "nonsense"], "No such command 'nonsense'; allowed: list, build, flash"),
 ])
 def test_an_unknown_command_names_those_that_there_are(fails: Fails, arguments: list[str], text: str) -> None:
     assert text in fails(*arguments)
