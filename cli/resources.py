@@ -57,15 +57,18 @@ def around(board: Board | None) -> Mapping[str, int]:
 def refuse_without_room(board: Board, arch: Arch, name: str) -> None:
     """Raise WeftError if the machine ``name`` is predicted not to fit the board's chip beside its shell.
 
-    If machines with such numbers were not counted on such chips, only what follows from the geometry counts."""
+    A machine that may fit, as far as the prediction may be wrong, is let through. If machines with such numbers were
+    not counted on such chips, only what follows from the geometry counts."""
     part, rest = PARTS[board.part], around(board)
+    errors = largest_error(part.family) or {}
     if counted(arch, part.family):
         used = {column: machine for column, (machine, _, _) in fits(arch, part, around=rest)["of_part"].items()}
     else:
         blocks = [block_rams(ram, part.family) for ram in rams(arch)]
         totals = {column: sum(each.get(column, 0) for each in blocks) for column in ("bram18", "bram36")}
         used = {"dsp": sum(dsp_blocks(arch, part.family).values()), "bram": count_blocks(totals, part.family)}
-    short = [column for column, number in used.items() if number > room(part, column, rest)]
+    short = [column for column, number in used.items()
+             if number * (1 - errors.get(column, 0) / 100) > room(part, column, rest)]
     if short:
         raise WeftError(explain(
             f"machine {name} on board {board.key}",

@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Callable[[ModelMaker], object], list[str]]] = {
     "lookup tables": (lambda maker: maker.node("Sigmoid", "x"),
                      ["node 'sigmoid0', operator Sigmoid, architecture keys: found lut_count 0, lut_depth 64, "
                       "simd_registers_depth 1", "lut_count at least 2", "simd_registers_depth at least 3",
-                      "compile for arty100_lut or", "or ultra96 or zcu104"]),
+                      "compile for arty100_lut or", "or ultra96 or ultra96_taps9 or zcu104"]),
     "quotient": (lambda maker: maker.node("Div", "x", maker.node("Relu", "x")),
                  ["node 'div1', operator Reciprocal, architecture keys: found lut_count 0, lut_depth 64"]),
     "rearrangement": (lambda maker: shuffled_pixels(maker), ["rearrangement of elements", "allowed: at most 256"]),

@@ -28,11 +28,12 @@ OTHERS = {
     "accumulator_banks": 1, "axi_max_burst": 8, "axi_address_width": 40, "stream_width": 128, "sample_block_size": 64,
     "register_slices": 1, "dram_ports": SHARED, "deep_queues": 1, "sampler": 0, "dsp_packing": "DSP48E1",
     "decoder_multipliers": 0, "weight_load_rows": 2, "repeat_depth": 64,
-    "sync_counters": 4,
+    "sync_counters": 4, "join_cycles": 64,
 }
 """Another value for each key that does not reach the constants."""
 SYSTEM = {"dram_ports": SHARED, "stream_width": 128, "axi_data_width": 128}
-NEEDS = {"cores": SYSTEM, "memory_ports": {**SYSTEM, "cores": 2}, "sync_counters": {**SYSTEM, "cores": 2}}
+NEEDS = {"cores": SYSTEM, "memory_ports": {**SYSTEM, "cores": 2}, "sync_counters": {**SYSTEM, "cores": 2},
+         "join_cycles": {**SYSTEM, "cores": 2}}
 """Keys that the base must have too where one is tried: a key of several cores."""
 ONE_VALUE = {"number_of_threads"}
 

@@ -408,7 +408,7 @@ def test_a_revision_with_another_cable(tmp_path: Path, monkeypatch: pytest.Monke
 
 # -- room --------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("board", "arch", "says"), [
-    ("ecpix5", "zcu104", "machine zcu104 on board ecpix5: found 133,566 LUTs, predicted and "),
+    ("ecpix5", "zcu104", "machine zcu104 on board ecpix5: found 132,577 LUTs, predicted and "),
     ("pynq_z1", "zcu104", "allowed: .*DSP blocks.* of XC7Z020 beside the shell; way out: take a smaller machine"),
     ("tang_nano_20k", "pynq", "found .*DSP blocks, predicted")])
 def test_a_machine_that_cannot_fit_is_refused_at_once(board: str, arch: str, says: str, tmp_path: Path,
