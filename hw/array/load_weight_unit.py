@@ -17,7 +17,7 @@ from weft.hw.parts.walker import Walker
 
 
 class LoadingPort(wiring.Signature):
-    """What the core sees of a load_weight unit: operations, and the reads of local memory.
+    """These members are what the core sees of a load_weight unit: operations, and the reads of local memory.
 
     ``lower_read``: only of :class:`LoadTwoRowsUnit`. The unit explains the members."""
 

@@ -34,7 +34,7 @@ def row_reads(arch: Arch) -> tuple[str, ...]:
 
 
 class MultiplyingPort(wiring.Signature):
-    """What the core sees of :class:`MatMulUnit`: operations, and what they read and write."""
+    """These members are what the core sees of :class:`MatMulUnit`: operations, and what they read and write."""
 
     def __init__(self, arch: Arch) -> None:
         super().__init__({

@@ -7,6 +7,7 @@ of them, is refused."""
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from weft.golden.dram import Dram, differences
 from weft.golden.order import SignalError
@@ -61,6 +62,15 @@ def assembled(arch: Arch, programs: list[list[Instruction]]) -> list[bytes]:
     return [Isa(arch).assemble(program) for program in programs]
 
 
+def run_on_golden(arch: Arch, drams: list[Dram], groups: Mapping[int, list[bytes]]) -> None:
+    """Run groups one behind the other on golden cores; each group by its seed, which draws the order of turns."""
+    golden = GoldenSystem(arch, *drams)
+    for seed, group in groups.items():
+        golden.run(group, seed=seed)
+        for core in golden.cores:
+            core.soft_reset()
+
+
 def judge(machine: str, seeds: range) -> list[str]:
     """Return what is wrong with the programs of some seeds, of each seed in words."""
     arch = SYSTEMS[machine]
@@ -99,11 +109,7 @@ def _differ(arch: Arch, groups: dict[int, list[bytes]]) -> str:
     ours, theirs = filled(arch, 5), filled(arch, 5)
     done = run_groups_on_rtl(arch, [*groups.values()], *theirs, memories=[stalls(seed) for seed in groups],
                              cycle_limit=CYCLE_LIMIT, timeout_seconds=300)
-    golden = GoldenSystem(arch, *ours)
-    for seed, group in groups.items():
-        golden.run(group, seed=seed)
-        for core in golden.cores:
-            core.soft_reset()
+    run_on_golden(arch, ours, groups)
     wrong = [seed for seed, group in zip(groups, done, strict=True)
              if any(each.error_cause is not Cause.NONE for each in group)]
     apart = [differences(a, b, 3) for a, b in zip(ours, theirs, strict=True)]

@@ -17,7 +17,7 @@ from weft.tb.random.signals_rule import CYCLE_LIMIT, LENGTH, SYSTEMS, assembled,
 
 
 class Outcome(NamedTuple):
-    """What became of programs without one post and its wait: ``refused`` by the checker, and other words in RTL."""
+    """An outcome of programs without one post and its wait: ``refused`` by the checker, and other words in RTL."""
 
     refused: bool
     differs: bool

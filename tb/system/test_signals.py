@@ -14,7 +14,6 @@ from weft.cycles.system import estimate_system
 from weft.golden.dram import differences
 from weft.golden.order import SignalError
 from weft.golden.races import RaceError, check_races
-from weft.golden.system import GoldenSystem
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.instructions import DataFlow, Instruction
@@ -22,7 +21,7 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.units import OPERATION
 from weft.simulate.job import MemorySettings
 from weft.tb.random.random_signals import SignalledPrograms, signalled_programs
-from weft.tb.random.signals_rule import LENGTH, SYSTEMS, filled, stalls
+from weft.tb.random.signals_rule import LENGTH, SYSTEMS, filled, run_on_golden, stalls
 from weft.tb.random.unordered_rule import Outcome, run_without
 from weft.tb.system.test_system import run
 
@@ -49,11 +48,7 @@ def test_random_signalled_programs_leave_what_golden_leaves_in_any_order(name: s
     ours, theirs = filled(arch, 5), filled(arch, 5)
     done = run(arch, groups, theirs, [stalls(seed) for seed in range(CASES)])
     assert all(each.error_cause is Cause.NONE for group in done for each in group)
-    golden = GoldenSystem(arch, *ours)
-    for seed, group in enumerate(groups):
-        golden.run(group, seed=seed)
-        for core in golden.cores:
-            core.soft_reset()
+    run_on_golden(arch, ours, dict(enumerate(groups)))
     assert [differences(a, b, 3) for a, b in zip(ours, theirs, strict=True)] == [[], []]
 
 

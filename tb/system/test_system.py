@@ -14,7 +14,6 @@ from weft.cycles.errors import EstimateError
 from weft.cycles.replay import estimate
 from weft.cycles.system import estimate_system
 from weft.golden.dram import Dram, differences
-from weft.golden.system import GoldenSystem
 from weft.hw.contract.arch import SHARED, Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.dram import IdealDram
@@ -26,7 +25,7 @@ from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import RtlResult, run_groups_on_rtl
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.random.random_system import random_programs
-from weft.tb.random.signals_rule import CYCLE_LIMIT, LENGTH, filled, stalls
+from weft.tb.random.signals_rule import CYCLE_LIMIT, LENGTH, filled, run_on_golden, stalls
 from weft.tb.random.signals_rule import SYSTEMS as SIGNALLED
 
 CASES = 8
@@ -49,11 +48,7 @@ def test_random_programs_leave_what_golden_leaves_in_any_order(name: str) -> Non
     ours, theirs = filled(arch, 1), filled(arch, 1)
     done = run(arch, groups, theirs, [stalls(seed) for seed in range(CASES)])
     assert all(each.error_cause is Cause.NONE for group in done for each in group)
-    golden = GoldenSystem(arch, *ours)
-    for seed, group in enumerate(groups):
-        golden.run(group, seed=seed)
-        for core in golden.cores:
-            core.soft_reset()
+    run_on_golden(arch, ours, dict(enumerate(groups)))
     assert [differences(a, b, 3) for a, b in zip(ours, theirs, strict=True)] == [[], []]
 
 
@@ -98,11 +93,7 @@ def test_one_burst_serves_all_cores_that_read_the_same_constants(joins: bool, la
     memories = [stalls(seed) if latency is None else MemorySettings(read_latency=latency, write_latency=latency)
                 for seed in range(cases)]
     done = run(arch, groups, theirs, memories)
-    golden = GoldenSystem(arch, *ours)
-    for seed, group in enumerate(groups):
-        golden.run(group, seed=seed)
-        for core in golden.cores:
-            core.soft_reset()
+    run_on_golden(arch, ours, dict(enumerate(groups)))
     assert [differences(a, b, 3) for a, b in zip(ours, theirs, strict=True)] == [[], []]
     if latency is None:
         return
