@@ -5,7 +5,7 @@ Pinned Vars fill local memory from the top; below them each layer has its scratc
 modelled cost of the layers during its live range. Only layers that use the Var, or whose tiling no longer fits beside
 it, are planned again: for all others the cheapest tiling stays the cheapest. A Var that is not pinned is striped over
 both DRAMs if that lowers the modelled cost of the layers that use it. Its odd channel tiles then lie in DRAM1, behind
-the Consts."""
+the Consts; so does a Var of one channel tile as a whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Layer
 from weft.compiler.memory.places import Allocation, DramAddress, Kept, Resident, first_fit
 from weft.compiler.memory.sharing import Share, shares, still_fitting
-from weft.compiler.memory.variables import LiveRange, odd_vectors, place_variables
+from weft.compiler.memory.variables import LiveRange, place_variables, spread_vectors
 from weft.compiler.progress import each
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.text_form import parse_value
@@ -36,6 +36,9 @@ from weft.hw.contract.arch import Arch
 MOST_WAITING = 0.002
 """The share of the array's cycles waiting for weights above which these come through both DRAMs."""
 
+EVEN = 1.001
+"""The ratio of modelled costs up to which a Var of one channel tile costs as much in DRAM1 as in DRAM0."""
+
 NEARLY = 0.95
 """The share of the array's time that a port may be busy without keeping the array waiting."""
 
@@ -44,7 +47,7 @@ NEARLY = 0.95
 class MemoryPlan:
     """The allocations of all Vars, and the shape and tiling of each layer.
 
-    Allocations by Var name: in DRAM0, in DRAM1 (only striped Vars, which have both), and in local memory (pinned Vars).
+    Allocations by Var name: in DRAM0, in DRAM1 (only spread Vars, which have both), and in local memory (pinned Vars).
     ``copy``: the allocation of a copy of all Consts in DRAM0, or None. ``beside``: what layers that run together with
     one on the array, which stands before them, have of both memories, by number. ``kept``: what of a pinned Var a core
     has that computes only a share of it, all of those that are not named."""
@@ -61,7 +64,8 @@ class MemoryPlan:
     @cached_property
     def homes(self) -> dict[str, DramAddress]:
         """The addresses of Vars in the DRAMs, by name."""
-        return {name: DramAddress(place.base, self.dram1[name].base if name in self.dram1 else None)
+        return {name: DramAddress(place.base if place.size else None,
+                                  self.dram1[name].base if name in self.dram1 else None)
                 for name, place in self.dram0.items()}
 
     @cached_property
@@ -255,17 +259,28 @@ class Planner:
             self.floors[span] = np.minimum(self.floors[span], base)
 
     def try_spread(self, life: LiveRange) -> None:
-        """Stripe a Var over both DRAMs if the layers that use it become cheaper together."""
-        name, size = life.name, odd_vectors(life.var, self.arch.array_size)
+        """Stripe a Var over both DRAMs, or put one of a single channel tile into DRAM1.
+
+        It is done if the layers that use the Var become cheaper together. A Var of one tile whose maker reads from
+        DRAM0 goes to DRAM1 unless that costs something: loads of the next layer then begin while those of the maker
+        still keep the other port busy."""
+        name, size = life.name, spread_vectors(life.var, self.arch.array_size)
         wanted = self.choices.spread.get(name)
-        if name in self.local or not size or wanted is False:
+        if name in self.local or wanted is False:
             return
         base = first_fit([self.consts, *self.dram1.values()], size, life.first, life.last)
         if base + size > self.arch.dram1_depth:
             return
-        if self._accept({number: replace(self.shapes[number], spread=self.shapes[number].spread | {name})
-                         for number in self.users[name]}, wanted):
+        alone = life.var.tiles(self.arch.array_size) == 1
+        dearest = EVEN if alone and self._reads_dram0(self.users[name][0]) else 1
+        if self._accept({number: self.shapes[number].spreading(life.var) for number in self.users[name]}, wanted,
+                        dearest):
             self.dram1[name] = Allocation(name, base, size, life.first, life.last)
+
+    def _reads_dram0(self, number: int) -> bool:
+        """Tell whether the core's input of a layer comes from DRAM0 as a whole."""
+        shape = self.shapes[number]
+        return not (shape.input_is_resident or shape.odd_tiles(shape.layer.core.input))
 
     @staticmethod
     def _insist(wanted: bool | None, life: LiveRange, accepted: bool) -> None:
@@ -274,13 +289,13 @@ class Planner:
             raise misfit(f"resident {life.name!r}", f"{life.var.height} x {life.var.width} pixels beside others",
                          "tensors that fit into local memory together")
 
-    def _accept(self, shapes: Mapping[int, LayerShape], wanted: bool | None = None) -> bool:
+    def _accept(self, shapes: Mapping[int, LayerShape], wanted: bool | None = None, dearest: float = 1) -> bool:
         """Replace the shapes of some layers if these together become cheaper, or are ``wanted``.
 
-        Tell whether it was done."""
+        They must cost less than ``dearest`` times what they did. Tell whether it was done."""
         plans = {number: plan for number, shape in shapes.items() if (plan := self.search.plan(shape)) is not None}
         before, now = sum(self.plans[number].cost for number in plans), sum(plan.cost for plan in plans.values())
-        taken = len(plans) == len(shapes) and (now < before or bool(wanted))
+        taken = len(plans) == len(shapes) and (now < dearest * before or bool(wanted))
         if taken:
             for number, plan in plans.items():
                 self.shapes[number], self.plans[number] = shapes[number], plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from weft.compiler.lir import DRAM0, DRAM1, Address
@@ -59,21 +60,26 @@ class DramAddress:
     """A Var's addresses in the DRAMs: its channel tiles one after the other in DRAM0, from ``dram0`` on.
 
     With ``dram1`` the Var is striped: the odd channel tiles are in DRAM1, from there on, and only the even ones in
-    DRAM0."""
+    DRAM0. Without ``dram0`` all of them are in DRAM1."""
 
-    dram0: int
+    dram0: int | None
     dram1: int | None = None
+
+    @cached_property
+    def stripes(self) -> tuple[Address, ...]:
+        """The first addresses of the stripes, one or two, that take the channel tiles in turns."""
+        return tuple(Address(memory, base) for memory, base in ((DRAM0, self.dram0), (DRAM1, self.dram1))
+                     if base is not None)
 
     def runs(self, tiles: tuple[int, int]) -> list[tuple[int, int]]:
         """Return a range of channel tiles as ranges that lie contiguously: single tiles if the Var is striped."""
-        return [tiles] if self.dram1 is None else groups(tiles[1], 1, tiles[0])
+        return [tiles] if len(self.stripes) == 1 else groups(tiles[1], 1, tiles[0])
 
     def address(self, tile: int, pixels: int) -> Address:
         """Return the address of a channel tile; each has ``pixels`` vectors."""
-        if self.dram1 is None:
-            return Address(DRAM0, self.dram0 + tile * pixels)
-        before = tile // 2 * pixels
-        return Address(DRAM1, self.dram1 + before) if tile % 2 else Address(DRAM0, self.dram0 + before)
+        before, stripe = divmod(tile, len(self.stripes))
+        memory, base = self.stripes[stripe]
+        return Address(memory, base + before * pixels)
 
 
 def first_fit(placed: Iterable[Allocation], size: int, first: int, last: int) -> int:

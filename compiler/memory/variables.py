@@ -56,24 +56,24 @@ def live_ranges(graph: Graph, layers: Sequence[Layer], arch: Arch, keep: bool = 
                          last=ends.get(leaders.get(life.last, life.last), life.last)) for life in found.values())
 
 
-def odd_vectors(var: Var, lanes: int) -> int:
-    """Return the vectors of a Var's odd channel tiles."""
-    return var.odd_tiles(lanes) * var.tile_pixels
+def spread_vectors(var: Var, lanes: int) -> int:
+    """Return the vectors in DRAM1 of a Var that is spread: its odd channel tiles, or the only one."""
+    return max(var.odd_tiles(lanes), 1) * var.tile_pixels
 
 
 def place_variables(lives: Sequence[LiveRange], resident: Collection[str], spread: Collection[str],
                     arch: Arch) -> dict[str, Allocation]:
     """Return the DRAM0 allocations of all Vars that are not pinned (``resident``).
 
-    For those in ``spread`` (striped) they hold only the even channel tiles. Raise CompileError if DRAM0 is too
-    small."""
+    For those in ``spread`` they hold only what is not in DRAM1, the even channel tiles or nothing. Raise CompileError
+    if DRAM0 is too small."""
     placed: dict[str, Allocation] = {}
     for life in lives:
         if life.name in resident:
             continue
         size = life.var.vectors(arch.array_size)
         if life.name in spread:
-            size -= odd_vectors(life.var, arch.array_size)
+            size -= spread_vectors(life.var, arch.array_size)
         base = first_fit(placed.values(), size, life.first, life.last)
         placed[life.var.name] = Allocation(life.var.name, base, size, life.first, life.last)
     needed = max((place.base + place.size for place in placed.values()), default=0)

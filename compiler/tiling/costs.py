@@ -150,9 +150,10 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     ports = ((moved.dram0_read + moved.consts, moved.dram0_write) if shape.arch.shared_dram else
              (moved.dram0_read + read, moved.dram0_write + written,
               moved.dram1_read + read + moved.consts, moved.dram1_write + written))
-    reads, *others = (vectors * beats for vectors in ports)
-    parts = [moved.array, reads + _latencies(shape, tilings), *others, *_requantization(shape, tilings),
-             *_on_simd(shape, tilings)]
+    busy = [vectors * beats for vectors in ports]
+    through = 2 if shape.odd_tiles(shape.layer.core.input) == shape.input_tiles else 0  # the port of the input
+    busy[through] = busy[through] + _latencies(shape, tilings)
+    parts = [moved.array, *busy, *_requantization(shape, tilings), *_on_simd(shape, tilings)]
     busiest = np.where(tilings.buffers > 1, np.max(parts, axis=0) + UNEVEN * sum(parts), sum(parts))
     kept = _strips_kept(shape, tilings)
     full = (kept > 1) & (kept <= tilings.buffers) & (tilings.regions > 1)

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -69,8 +69,9 @@ class LayerShape:
     """A layer with the facts that tiling depends on.
 
     ``resident`` names the Vars pinned in local memory, ``spread`` those striped over both DRAMs (odd channel tiles in
-    DRAM1). ``scratch`` is the part of local memory, in vectors, that the layer has for itself. ``share`` is the box of
-    the output that this core computes, None for all of it; other cores compute the rest."""
+    DRAM1), ``elsewhere`` those that lie in DRAM1 as a whole. ``scratch`` is the part of local memory, in vectors, that
+    the layer has for itself. ``share`` is the box of the output that this core computes, None for all of it; other
+    cores compute the rest."""
 
     layer: Layer
     consts: LayerConsts
@@ -78,6 +79,7 @@ class LayerShape:
     resident: frozenset[str]
     scratch: int
     spread: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()
     share: Box | None = None
     form: int = 0
     """The number of the layer's form; layers of one form have the same candidates, see :attr:`structure`."""
@@ -108,7 +110,15 @@ class LayerShape:
 
     def odd_tiles(self, var: Var) -> int:
         """Return how many channel tiles of a Var lie in DRAM1."""
+        if var.root in self.elsewhere:
+            return var.tiles(self.arch.array_size)
         return var.odd_tiles(self.arch.array_size) if var.root in self.spread else 0
+
+    def spreading(self, root: Var) -> LayerShape:
+        """Return the shape with a Var striped over both DRAMs, or in DRAM1 if it has only one channel tile."""
+        if root.tiles(self.arch.array_size) == 1:
+            return replace(self, elsewhere=self.elsewhere | {root.name})
+        return replace(self, spread=self.spread | {root.name})
 
     @cached_property
     def input_tiles(self) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors whose even channel tiles lie in DRAM0 and whose odd ones lie in DRAM1, behind the constants."""
+"""Tensors whose even channel tiles lie in DRAM0 and whose odd ones, or only one, lie in DRAM1, behind the constants."""
 
 from __future__ import annotations
 
@@ -52,6 +52,15 @@ def network(folder: Path) -> tuple[Path, np.ndarray]:
     return maker.save(folder / "spread.onnx"), maker.random.standard_normal((3, 3, 12, 12)).astype(np.float32)
 
 
+def narrow(folder: Path) -> tuple[Path, np.ndarray]:
+    """Tensors of one tile, larger than local memory: a layer reads two of them."""
+    maker = ModelMaker((1, 3, 20, 20), seed=4)
+    first = maker.node("Relu", maker.conv("x", 3, 3, (1, 1)))
+    second = maker.node("Relu", maker.conv(first, 3, 3, (3, 3), pads=(1, 1, 1, 1)))
+    maker.conv(maker.node("Add", maker.conv(second, 3, 3, (1, 1)), first), 3, 3, (1, 1))
+    return maker.save(folder / "narrow.onnx"), maker.random.standard_normal((3, 3, 20, 20)).astype(np.float32)
+
+
 def compiled(folder: Path, **changes: Any) -> Products:
     path, samples = network(folder)
     return after_all_steps(path, ARCH.replace(**changes), samples)
@@ -73,6 +82,23 @@ def test_even_tiles_lie_in_one_and_odd_ones_in_the_other() -> None:
     assert home.runs((1, 4)) == [(1, 2), (2, 3), (3, 4)] and DramAddress(100).runs((1, 4)) == [(1, 4)]
 
 
+def test_a_tensor_of_one_tile_lies_in_either() -> None:
+    home = DramAddress(None, 1000)
+    assert [home.address(tile, 10) for tile in range(2)] == [Address(DRAM1, 1000), Address(DRAM1, 1010)]
+    assert home.runs((1, 4)) == [(1, 4)]
+
+
+def test_two_tensors_of_one_tile_that_a_layer_reads_come_through_both_ports(tmp_path: Path) -> None:
+    path, samples = narrow(tmp_path)
+    state = after_all_steps(path, ARCH, samples)
+    read = next(shape for shape in state[MemoryPlan].shapes if shape.layer.adds)
+    assert {read.odd_tiles(var) for var in read.layer.inputs} == {0, 1}
+    (name, place), = state[MemoryPlan].dram1.items()
+    assert place.size == 400 and place.base >= len(state[Consts].vectors) and not state[MemoryPlan].dram0[name].size
+    check_model(path, ARCH, samples, 40)
+    check_every_step(path, ARCH, samples)
+
+
 def test_what_is_moved_between_local_memory_and_both() -> None:
     """Tile by tile: a part of a tensor that begins at its second tile, every second pixel of four rows of two."""
     var = Var("part", 6, 4, 1, Part("whole", tile=1, offset=1, pitch=2, step=2, pixels=8))
@@ -83,7 +109,7 @@ def test_what_is_moved_between_local_memory_and_both() -> None:
     assert all(move.far_walk.last == move.far.offset + 2 for move in found)
 
 
-def test_only_what_is_neither_input_nor_output_nor_of_one_tile(tmp_path: Path) -> None:
+def test_only_what_is_neither_input_nor_output(tmp_path: Path) -> None:
     state = compiled(tmp_path)
     layout, consts = state[MemoryPlan], len(state[Consts].vectors)
     roots = {var.root: var for layer in state[Layers] for var in (*layer.inputs, *layer.outputs)}

@@ -8,6 +8,7 @@ SCALED = "tb/compile/test_scaled_layers.py"
 OPERATORS = "tb/compile/test_operators.py"
 SPANS = "tb/compile/test_spans.py"
 BOTH = "tb/compile/test_both_drams.py"
+BOTH_READ = "test_two_tensors_of_one_tile_that_a_layer_reads_come_through_both_ports"
 BOTH_PLACES = "test_even_tiles_lie_in_one_and_odd_ones_in_the_other"
 MEMORY = "tb/unit/boards/test_dram_model.py"
 ESTIMATOR = "tb/system/test_estimator_directed.py::test_the_estimator_says_what_was_measured"
@@ -219,9 +220,10 @@ BREAKS = [
     Break("pool_owner", "compiler/scheduler/pool.py", "if segment.released is None or segment.released >= bound:",
           "if segment.released is not None and segment.released >= bound:", "vectors that are held are given away",
           "tb/compile/test_buffers.py::test_a_vector_has_one_owner"),
-    Break("odd_tiles", "compiler/memory/places.py", "if tile % 2 else Address(DRAM0, self.dram0 + before)",
-          "if tile % 2 else Address(DRAM0, self.dram0 + tile * pixels)",
+    Break("odd_tiles", "compiler/memory/places.py", "base + before * pixels", "base + tile * pixels",
           "even channel tiles lie as far apart as if the odd ones were between", f"{BOTH}::{BOTH_PLACES}"),
+    Break("only_tile", "compiler/memory/variables.py", "max(var.odd_tiles(lanes), 1)", "var.odd_tiles(lanes)",
+          "a tensor of one channel tile in DRAM1 has no room there", f"{BOTH}::{BOTH_READ}"),
     Break("odd_idle", "compiler/tiling/costs.py", "moved.dram1_write * idle", "moved.dram1_write * 0",
           "both DRAMs are thought to write at once what leaves one tile after the other",
           f"{BOTH}::test_results_that_leave_tile_after_tile_keep_one_dram_busy"),
