@@ -58,7 +58,8 @@ CORES_PRESETS = ("ecpix5_2x4", "arty100_3x8", "pynq_3x8", "zcu104_4x16", "zcu104
 for."""
 TABLE_PRESETS = ("pynq_lut", "arty100_lut", "ecpix5_4_lut")
 """Presets with lookup tables beside their twins without. Where they are asked for."""
-DEPTHWISE_PRESETS = ("zcu104_int8_taps9", "ultra96_int8_taps9", "pynq_int8_taps3", "ultra96_taps9")
+DEPTHWISE_PRESETS = ("zcu104_int8_taps9", "ultra96_int8_taps9", "pynq_int8_taps3", "ultra96_taps9",
+                     "zcu104_taps9")
 """Presets with a depthwise mode beside their twins without. Where they are asked for."""
 ALL_PRESETS = (*PRESETS, *BYTE_PRESETS, *CORES_PRESETS, *TABLE_PRESETS, *DEPTHWISE_PRESETS)
 

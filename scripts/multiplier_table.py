@@ -22,8 +22,8 @@ from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError, explain, run_script
 
 TWINS = {"zcu104_int8_taps9": "zcu104_int8", "ultra96_int8_taps9": "ultra96_int8", "pynq_int8_taps3": "pynq_int8",
-         "ultra96_taps9": "ultra96"}
-"""Preset with a depthwise mode -> the preset that differs in nothing else."""
+         "ultra96_taps9": "ultra96", "zcu104_taps9": "zcu104"}
+"""Preset with a depthwise mode -> the preset without it."""
 USUAL = ("mobilenetv2_1.0_224", "yolo_fastest_1_1_coco_320", "mlperf_tiny_vww_mobilenetv1_025", "ppocrv4_det_96x192",
          "ppocr_cls_48x192", "squeezenet_v1_0_dc", "mlperf_tiny_resnet8", "resnet20v2")
 

@@ -25,6 +25,7 @@ SEED_KEYS = {"data_type": "FP16BP8", "array_size": 8, "dram0_depth": 1048576, "d
     ("arty_int8", 8), ("ecpix5_int8", 8), ("pynq_int8", 16), ("ultra96_int8", 24), ("zcu104_int8", 48),
     ("pynq_lut", 12), ("arty100_lut", 8), ("ecpix5_4_lut", 4),
     ("zcu104_int8_taps9", 48), ("ultra96_int8_taps9", 24), ("pynq_int8_taps3", 16), ("ultra96_taps9", 16),
+    ("zcu104_taps9", 32),
     ("ecpix5_2x4", 4), ("arty100_3x8", 8), ("pynq_3x8", 8), ("zcu104_4x16", 16), ("zcu104_int8_4x24", 24)])
 def test_preset_loads(name: str, lanes: int) -> None:
     assert name in presets()
@@ -45,7 +46,8 @@ def test_presets_with_tables_differ_in_nothing_else(name: str, without: str) -> 
     ("zcu104_int8_taps9", "zcu104_int8", {"depthwise_taps": 9}),
     ("ultra96_int8_taps9", "ultra96_int8", {"depthwise_taps": 9}),
     ("pynq_int8_taps3", "pynq_int8", {"depthwise_taps": 3}),
-    ("ultra96_taps9", "ultra96", {"depthwise_taps": 9, "output_maximum": 1, "output_slope": 1})])
+    ("ultra96_taps9", "ultra96", {"depthwise_taps": 9, "output_maximum": 1, "output_slope": 1}),
+    ("zcu104_taps9", "zcu104", {"depthwise_taps": 9, "output_maximum": 1, "output_slope": 1, "axi_data_width": 256})])
 def test_presets_with_taps_differ_in_nothing_else(name: str, without: str, keys: dict[str, int]) -> None:
     assert Arch.load(name) == Arch.load(without).replace(**keys)
 
