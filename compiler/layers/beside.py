@@ -89,5 +89,7 @@ def _on_array(layer: Layer) -> bool:
 def _on_simd(layer: Layer, arch: Arch) -> bool:
     """Tell whether the SIMD unit works for a layer, and the array does not.
 
-    Layers of bytes are left where they are: their moves out of the accumulators share one set of scales."""
-    return not _on_array(layer) and not arch.scheme.per_lane and simd_cycles(layer, arch.array_size) > 0
+    On machines of bytes only max pools count, which no other stage follows."""
+    if arch.scheme.per_lane and layer != Layer(layer.name, layer.core, layer.saves, pool=layer.pool):
+        return False
+    return not _on_array(layer) and simd_cycles(layer, arch.array_size) > 0

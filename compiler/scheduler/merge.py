@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
 from weft.compiler import lir
+from weft.compiler.lir import ACCUMULATORS
 from weft.compiler.lir_table import LirTable
 from weft.compiler.scheduler.interleave import start_cycles
 from weft.hw.contract.arch import Arch
@@ -28,10 +30,22 @@ def merged(first: Sequence[lir.Operation], second: Sequence[lir.Operation], arch
 def _due(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
     """Return [operations]: when each would start, or one before it if that is later.
 
-    SIMD operations in a row have one time, so that nothing comes between what writes a register and what reads it."""
+    SIMD operations in a row have one time, so that nothing comes between what writes a register and what reads it. So
+    do a LoadScale and the moves out of the accumulators behind it."""
     if not operations:
         return np.zeros(0)
     due = np.maximum.accumulate(start_cycles(LirTable.of(operations), arch).astype(float))
-    on_simd = np.array([isinstance(operation, lir.Simd | lir.SimdLoop) for operation in operations])
-    heads = ~(on_simd & np.concatenate([[False], on_simd[:-1]]))
+    heads = np.array([True, *(not _follows(*pair, arch) for pair in itertools.pairwise(operations))])
     return np.asarray(due[np.maximum.accumulate(np.where(heads, np.arange(len(due)), 0))])
+
+
+def _follows(before: lir.Operation, operation: lir.Operation, arch: Arch) -> bool:
+    """Tell whether an operation needs what the one before it leaves in its unit: registers, or scales."""
+    if isinstance(operation, lir.Simd | lir.SimdLoop):
+        return isinstance(before, lir.Simd | lir.SimdLoop)
+    return arch.scheme.per_lane and _leaves(operation) and (isinstance(before, lir.LoadScale) or _leaves(before))
+
+
+def _leaves(operation: lir.Operation) -> bool:
+    """Tell whether an operation moves results out of the accumulators."""
+    return isinstance(operation, lir.DataMove) and operation.to_local and operation.far.memory == ACCUMULATORS

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 
 from weft.compiler.backend.encode import MachineCode
+from weft.compiler.check.checker import Checker
 from weft.compiler.choices import FORMULA
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.beside import arranged, beside
-from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.hir import Abs, Layers
 from weft.compiler.memory.layout import MemoryPlan, plan_memory
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.pipeline import compile_model
@@ -80,10 +82,22 @@ def test_no_step_changes_what_a_network_means(name: str, seed: int, tmp_path: Pa
     check_every_step(path, MACHINES[name], samples)
 
 
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_bytes_side_by_side_mean_the_same(seed: int, tmp_path: Path) -> None:
+    """Scales are loaded before moves of both layers. How exact bytes are (step scales) is asked elsewhere."""
+    arch = ROOMY.replace(data_type="INT8", activation_tables=8)
+    path, samples = network(tmp_path, Random(f"bytes {seed}"))
+    checker = Checker()
+    compile_model(path, arch, tmp_path, calibration={"x": samples}, watch=checker.after)
+    assert after_all_steps(path, arch, samples)[MemoryPlan].beside
+    assert not [verdict.step for verdict in checker.verdicts if verdict.problem and verdict.step != "scales"]
+
+
 @pytest.mark.slow
-def test_hardware_leaves_what_golden_leaves(tmp_path: Path) -> None:
-    arch, seen = lockstep_archs()["lanes10_taps9"], 0
-    for seed in range(6):
+@pytest.mark.parametrize(("name", "seeds"), [("lanes10_taps9", range(6)), ("lanes4_int8", [1])])
+def test_hardware_leaves_what_golden_leaves(name: str, seeds: Sequence[int], tmp_path: Path) -> None:
+    arch, seen = lockstep_archs()[name], 0
+    for seed in seeds:
         path, samples = network(tmp_path, Random(f"rtl {seed}"), width=3)
         seen += len(after_all_steps(path, arch, samples)[MemoryPlan].beside)
         report = compile_model(path, arch, tmp_path, calibration={"x": samples})
@@ -126,7 +140,10 @@ def test_a_layer_goes_beside_the_one_with_most_work_for_the_array(tmp_path: Path
     assert beside(layers, ROOMY) == {names.index(pool): names.index(large)}
     assert names.index(pool) == names.index(large) + 1 < names.index(last)
     assert arranged(layers, ROOMY) == layers
-    assert beside(layers, Arch.load("tiny").replace(data_type="INT8")) == {}
+    of_bytes = Arch.load("tiny").replace(data_type="INT8")
+    assert beside(layers, of_bytes) == beside(layers, ROOMY)
+    followed = [replace(layer, elementwise=Abs()) if layer.pool else layer for layer in layers]
+    assert beside(followed, ROOMY) == beside(layers, ROOMY) and not beside(followed, of_bytes)
 
 
 def test_what_depends_on_each_other_is_not_beside(tmp_path: Path) -> None:
