@@ -94,7 +94,7 @@ def saved(folder: Path, **options: object) -> Path:
 def worst(path: Path, calibration: np.ndarray, others: np.ndarray) -> float:
     """Decibels about the mean, of sounds that calibration has not seen."""
     report = compile_model(path, ARCH, path.parent, calibration={"x": calibration})
-    assert report.warnings == ()
+    assert report.warnings == () and report.partition is not None and report.macs == report.partition.macs
     session, found = Session(Network.load(report.model_path)), []
     for sound in others:
         (wanted,), (made,) = (each.values() for each in (
