@@ -65,8 +65,8 @@ def fix_shapes(graph: onnx.GraphProto, shapes: Sizes) -> None:
         for axis, dimension in enumerate(_open(value)):
             if dimension is None:
                 continue
-            if symbols.get(dimension.dim_param):
-                dimension.dim_value = symbols[dimension.dim_param]
+            if symbols.get(_symbol(dimension)):
+                dimension.dim_value = symbols[_symbol(dimension)]
             elif axis == 0:
                 dimension.dim_value = 1
             else:
@@ -79,8 +79,8 @@ def fix_shapes(graph: onnx.GraphProto, shapes: Sizes) -> None:
 def _symbols(inputs: Sequence[onnx.ValueInfoProto], shapes: Sizes) -> dict[str, int]:
     """Return the sizes that ``shapes`` gives by their names. Raise CompileError for an unknown name."""
     names = {value.name for value in inputs}
-    symbols = dict.fromkeys(entry.dim_param for value in inputs for entry in value.type.tensor_type.shape.dim
-                            if entry.dim_param)
+    symbols = dict.fromkeys(_symbol(entry) for value in inputs for entry in value.type.tensor_type.shape.dim
+                            if _symbol(entry))
     for name, sizes in shapes.items():
         if name not in (symbols if isinstance(sizes, int) else names):
             allowed = [f"inputs {', '.join(map(repr, names_of(inputs)))}"]
@@ -89,6 +89,11 @@ def _symbols(inputs: Sequence[onnx.ValueInfoProto], shapes: Sizes) -> dict[str, 
         if isinstance(sizes, int) and sizes < 1:
             raise _unfit(name, sizes, "a size of at least 1")
     return {name: sizes for name, sizes in shapes.items() if isinstance(sizes, int)}
+
+
+def _symbol(dimension: onnx.TensorShapeProto.Dimension) -> str:
+    """Return the name of an open size, empty if it has none. Some exporters write "?" for every open size."""
+    return dimension.dim_param.strip("?")
 
 
 def names_of(values: Sequence[onnx.ValueInfoProto]) -> list[str]:
@@ -108,7 +113,7 @@ def _give(value: onnx.ValueInfoProto, sizes: Sequence[int], known: Mapping[str, 
         raise _unfit(value.name, ",".join(map(str, sizes)), f"sizes that fit {','.join(map(str, allowed))}")
     symbols = dict(known)
     for entry, size in zip(kind.shape.dim, sizes, strict=True):
-        name = entry.dim_param
+        name = _symbol(entry)
         if name and symbols.setdefault(name, size) != size:
             raise _unfit(value.name, f"{symbols[name]} and {size} for {name}", "one size for one name")
         entry.dim_value = size

@@ -318,12 +318,28 @@ def negate(state: Rewrite, node: Node) -> None:
 def clip(state: Rewrite, node: Node) -> None:
     """Lower Clip, whose bounds are attributes or inputs and may be absent.
 
-    If the minimum exceeds the maximum, every element becomes the maximum."""
+    If the minimum exceeds the maximum, every element becomes the maximum. Bounds that are computed are operands of Max
+    and Min."""
+    if not all(map(state.is_constant, filter(None, node.inputs[1:]))):
+        _clip_to_tensors(state, node)
+        return
     low, high = (float(state.constant(node.input(index)).reshape(-1)[0]) if node.input(index)
                  else node.attributes.get(key, default)
                  for index, key, default in ((1, "min", -math.inf), (2, "max", math.inf)))
     source, index = lie_as_they_are(state, node)
     state.hold(node.output, _clipped(state, node, source, min(low, high), high), index)
+
+
+def _clip_to_tensors(state: Rewrite, node: Node) -> None:
+    """Lower Clip as the minimum, with input 2, of the maximum of inputs 0 and 1."""
+    source, last = node.input(0), node.input(2)
+    if node.input(1):
+        made = f"{node.output}/raised" if last else node.output
+        state.declare(made, state.graph.shapes[node.output])
+        maximum(state, node.replace(op="Max", inputs=(source, node.input(1)), outputs=(made,)))
+        source = made
+    if last:
+        minimum(state, node.replace(op="Min", inputs=(source, last)))
 
 
 def _clipped(state: Rewrite, node: Node, source: str, low: float, high: float) -> str:

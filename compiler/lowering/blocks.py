@@ -83,7 +83,8 @@ def _treats_in_place(state: Rewrite, node: Node) -> bool:
         channels = state.graph.shapes[node.output][1]
         return any(map(state.is_constant, node.inputs)) and all(
             state.constant(name).size in (1, channels) for name in node.inputs if state.is_constant(name))
-    return node.op in ALONE or node.op in TABLES
+    computed = [name for name in node.inputs if name and not state.is_constant(name)]
+    return len(computed) == 1 and (node.op in ALONE or node.op in TABLES)
 
 
 def _blocks_of(state: Rewrite, name: str) -> Blocks | None:

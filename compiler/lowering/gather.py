@@ -103,6 +103,13 @@ def _crossed(state: Rewrite, node: Node, tensor: str, source: np.ndarray, crossi
     """Return the tensor whose pixels, for each walk, are taken as channels and swapped; walks are assembled."""
     count, height, width = source.shape
     flat = source.reshape(count, -1)
+    if _is_stack(state, tensor, flat, crossings):
+        stack = flat.reshape(count, len(crossings), -1).transpose(2, 1, 0)
+        taken, channels = take(state, node, tensor, stack.reshape(len(stack), -1, 1), 0.0)
+        swapped = swap(state, node, taken if channels is None else choose(state, node, taken, channels), len(crossings))
+        if len(stack) & (len(stack) - 1):  # a matrix takes more pixels than it has
+            swapped = state.scale(node, swapped, 1.0, part="dense")
+        return state.view(node, swapped, (height, width), 0, width, 1)
     parts: list[tuple[str, PartPlace]] = []
     for walk in crossings:
         taken, channels = take(state, node, tensor, flat[:, walk.indices].T[..., None], 0.0)
@@ -111,6 +118,19 @@ def _crossed(state: Rewrite, node: Node, tensor: str, source: np.ndarray, crossi
             return state.view(node, swapped, (height, width), 0, width, 1)
         parts.append((swapped, PartPlace(0, walk.first, walk.stride, walk.stride)))
     return state.assemble(node, parts, (1, count, height, width), "crossed")
+
+
+def _is_stack(state: Rewrite, tensor: str, flat: np.ndarray, crossings: Sequence[Walk]) -> bool:
+    """Tell whether several crossings are matrices one behind the other that can be swapped together.
+
+    ``flat`` [channels, pixels] has their elements' places in ``tensor``. All matrices read the same channels."""
+    length = crossings[0].length
+    alike = [Walk(number * length, 1, length) for number in range(len(crossings))]
+    if len(crossings) == 1 or list(crossings) != alike:
+        return False
+    _, _, height, width = state.shapes[tensor]
+    channels = (flat[0] // (height * width)).reshape(len(crossings), -1)
+    return bool((channels == channels[0]).all())
 
 
 def _as_view(state: Rewrite, node: Node, tensor: str, pixels: np.ndarray) -> str | None:

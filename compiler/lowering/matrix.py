@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.compiler.frontend.graph import Node, Shape
-from weft.compiler.indices.index import in_memory_order
+from weft.compiler.indices.index import FILL, in_memory_order
 from weft.compiler.lowering.arithmetic import add, constant_image, mul
 from weft.compiler.lowering.gather import exact
 from weft.compiler.lowering.move import concat, lie
@@ -17,7 +17,8 @@ from weft.compiler.lowering.rewrite import Rewrite
 def _matrix(state: Rewrite, node: Node, matrix: np.ndarray, bias: np.ndarray) -> None:
     """Lower rows times ``matrix`` (inputs x outputs), plus ``bias``.
 
-    For one row the kernel is the image that the row was before; for more rows each row is a pixel."""
+    For one row the kernel is the image that the row was before. For more rows each row is a pixel, or a window of
+    pixels."""
     shape = state.graph.shapes[node.input(0)]
     if len(shape) == 2 and shape[0] == 1:
         held = state.held[node.input(0)]
@@ -29,10 +30,34 @@ def _matrix(state: Rewrite, node: Node, matrix: np.ndarray, bias: np.ndarray) ->
             made = state.conv(node, held.tensor, weights.reshape(-1, *memory), bias, (1, 1))
             state.hold(node.output, made)
             return
+    if _windows_times(state, node, matrix, bias):
+        return
     source = exact(state, node, node.input(0))
     _, channels, height, width = state.shapes[source]
     made = state.conv(node, source, matrix.T.reshape(-1, channels, 1, 1), bias, (height, width))
     state.hold(node.output, made)
+
+
+def _windows_times(state: Rewrite, node: Node, matrix: np.ndarray, bias: np.ndarray) -> bool:
+    """Lower rows whose elements lie over several pixels each; return whether they were lowered.
+
+    If all rows lie alike and evenly one behind the other, they are the windows of a convolution."""
+    index = state.index(node.input(0))
+    tensor = state.held[node.input(0)].tensor
+    _, count, height, width = state.shapes[tensor]
+    channels, pixels = np.divmod(index, height * width)
+    first, offsets = pixels.min(1), pixels[0] - pixels[0].min()
+    size, pitches = int(offsets.max()) + 1, np.diff(first)
+    alike = (channels == channels[:1]).all() and (pixels == first[:, None] + offsets).all()
+    if size == 1 or not alike or (index == FILL).any():
+        return False
+    if not len(pitches) or pitches.min() < size or pitches.min() != pitches.max():
+        return False
+    weights = state.weights(node, (matrix.shape[1], count, 1, size), matrix.size)
+    np.add.at(weights[:, :, 0].transpose(1, 2, 0), (channels[0], offsets), matrix)
+    image = state.view(node, tensor, (len(first), size), int(first[0]), int(pitches[0]), 1)
+    state.hold(node.output, state.conv(node, image, weights, bias, (len(first), 1)))
+    return True
 
 
 def gemm(state: Rewrite, node: Node) -> None:

@@ -58,7 +58,7 @@ OPERATORS: dict[str, Operator] = {
         linear.batch_normalization,
         {"epsilon": ANY, "momentum": ANY, "spatial": only(1), "training_mode": only(0)}, constants=(1, 2, 3, 4)),
     "Celu": _function({"alpha": ANY}, ValueTable(keeps_zero=True)),
-    "Clip": Operator(arithmetic.clip, {"min": ANY, "max": ANY}, constants=(1, 2), elementwise=True),
+    "Clip": Operator(arithmetic.clip, {"min": ANY, "max": ANY}, elementwise=True),
     "Concat": Operator(moves.concat, {"axis": ANY}),
     "Conv": Operator(linear.conv, {**WINDOW, "group": AT_LEAST_1}, constants=(1, 2), counted=True),
     "ConvTranspose": Operator(

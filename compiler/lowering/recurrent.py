@@ -7,7 +7,7 @@ product with the state before it. Hidden units fill whole lanes; those beyond th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +40,9 @@ class States(NamedTuple):
 
 @dataclass
 class Direction:
-    """One direction of a recurrent node, ``number`` 0 or 1, which emits the tensors of its steps."""
+    """One direction of a recurrent node, ``number`` 0 or 1, which emits the tensors of its steps.
+
+    ``of_states``: the first product of each gate with a state, whose weights all steps read."""
 
     state: Rewrite
     node: Node
@@ -49,6 +51,7 @@ class Direction:
     hidden: int
     inputs: list[str]
     activations: tuple[str, ...]
+    of_states: dict[int, str] = field(default_factory=dict)
 
     @property
     def channels(self) -> int:
@@ -82,7 +85,12 @@ class Direction:
         """Return the tensor of a gate's product with the state ``h`` before the step, plus ``bias``."""
         weights = self.gate_of(R, gate)
         full = np.concatenate([weights, np.zeros((self.channels, self.channels - self.hidden))], 1)
-        return self._product(h, full, np.asarray(bias), self.batch, "state")
+        made = self._product(h, full, np.asarray(bias), self.batch, "state")
+        first = self.of_states.setdefault(gate, made)
+        if first != made:
+            self.state.count_weights(self.node, full.size)  # of each step, as the steps' biases lie between them
+            self.state.share_weights(made, first)
+        return made
 
     def _product(self, source: str, weights: np.ndarray, bias: np.ndarray, rows: int, part: str) -> str:
         """Return the tensor of ``source`` times ``weights`` [channels, columns] plus ``bias``; each row is a pixel."""

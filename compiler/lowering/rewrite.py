@@ -245,6 +245,14 @@ class Rewrite:
         self.nodes[-1] = self.nodes[-1].replace(inputs=(source, *names))
         return name
 
+    def share_weights(self, name: str, first: str) -> None:
+        """Let the Conv that makes ``name`` read the weights of the one that makes ``first``, which are equal."""
+        number = self.positions[name]
+        source, own, bias = self.nodes[number].inputs
+        del self.constants[own]
+        self.nodes[number] = self.nodes[number].replace(
+            inputs=(source, self.nodes[self.positions[first]].input(1), bias))
+
     def scale(self, node: Node, source: str, scale: np.ndarray | float, shift: np.ndarray | float = 0.0,
               part: str = "") -> str:
         """Add x * scale + shift, each one number or one for each channel; return the result's name."""

@@ -3,7 +3,8 @@
 
 A bit of the pixels' number and the same bit of the channels' number are exchanged by two convolutions with two taps
 each: pixel p and the one whose bit differs. After as many stages as the larger number has bits all are exchanged: 2 *
-log2(64) convolutions for 64 x 64, where copying each pixel on its own takes 64 * 64."""
+log2(64) convolutions for 64 x 64, where copying each pixel on its own takes 64 * 64. A stack of matrices is swapped in
+as many."""
 
 from __future__ import annotations
 
@@ -13,27 +14,32 @@ from weft.compiler.frontend.graph import Node
 from weft.compiler.lowering.rewrite import PartPlace, Rewrite
 
 
-def swap(state: Rewrite, node: Node, tensor: str) -> str:
-    """Return a tensor [1, channels, pixels, 1] as [1, pixels, channels, 1]."""
-    _, channels, pixels, _ = state.shapes[tensor]
+def swap(state: Rewrite, node: Node, tensor: str, count: int = 1) -> str:
+    """Return a tensor [1, channels, count * pixels, 1] as [1, pixels, count, channels]: ``count`` matrices swapped.
+
+    A single matrix becomes [1, pixels, channels, 1]."""
+    _, channels, rows, _ = state.shapes[tensor]
+    pixels = rows // count
     half = (1 << (max(channels, pixels) - 1).bit_length()) // 2
     while half:
-        tensor = _stage(state, node, tensor, half, (channels, pixels))
+        tensor = _stage(state, node, tensor, half, (channels, pixels), count)
         half //= 2
     _, made, height, width = state.shapes[tensor]
-    assert made == pixels and height * width >= channels
-    return state.view(node, tensor, (channels, 1), 0, 1, 1)
+    own = height * width // count
+    assert made == pixels and own >= channels
+    return state.view(node, tensor, (channels, 1) if count == 1 else (count, channels), 0, own if count > 1 else 1, 1)
 
 
-def _stage(state: Rewrite, node: Node, tensor: str, half: int, size: tuple[int, int]) -> str:
-    """Return the tensor after exchanging the bit ``half`` of all numbers; higher bits are done before.
+def _stage(state: Rewrite, node: Node, tensor: str, half: int, size: tuple[int, int], stack: int) -> str:
+    """Return the tensor of ``stack`` matrices after exchanging the bit ``half`` of all numbers.
 
-    ``size``: channels and pixels at first. Numbers that cannot have the bit set are left out."""
+    Higher bits are done before. ``size``: channels and pixels of a matrix at first. Numbers that cannot have the bit
+    set are left out."""
     channels, pixels = size
     _, count, height, width = state.shapes[tensor]
-    there = height * width
-    rows, columns = max(there // (2 * half), 1), min(there, 2 * half)
-    image = state.view(node, tensor, (rows, columns), 0, 2 * half, 1)
+    own = height * width // stack
+    rows, columns = stack * max(own // (2 * half), 1), min(own, 2 * half)
+    image = state.view(node, tensor, (rows, columns), 0, columns, 1)
     made = (pixels - 1) // half * half + min(half, channels)
     parts: list[tuple[str, PartPlace]] = []
     for bit in range(2 if channels > half else 1):

@@ -149,5 +149,6 @@ def _convolution(graph: Graph, entry: Sum, source: str, channels: int, starts: t
     ends = [max((size[axis] - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1 - before[axis]
                 - image[axis], 0) for axis in range(2)]
     macs = sum(conv.macs or 0 for conv in convs)
+    origin = next((conv.origin for conv in convs if conv.macs), convs[0].origin)
     return Node(f"{convs[0].name}+{convs[1].name}", "Conv", (source, *names), (add.output,),
-                {**convs[0].attributes, "kernel_shape": kernel, "pads": (*before, *ends)}, convs[0].origin, macs)
+                {**convs[0].attributes, "kernel_shape": kernel, "pads": (*before, *ends)}, origin, macs)

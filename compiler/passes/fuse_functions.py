@@ -81,9 +81,9 @@ def _rounded(graph: Graph) -> frozenset[str]:
 
 # -- what belongs together ---------------------------------------------------------------------------------------------
 def _scalar(graph: Graph, name: str) -> float | None:
-    """Return the one value of all elements of a constant, or None if they differ."""
+    """Return the one value of all elements of a constant, or None if they differ or are no numbers."""
     value = graph.constants.get(name)
-    if value is None or value.dtype.kind != "f" or not value.size or not np.isfinite(value).all():
+    if value is None or value.dtype.kind != "f" or not value.size or np.isnan(value).any():
         return None
     return float(value.ravel()[0]) if (value == value.ravel()[0]).all() else None
 
@@ -98,14 +98,15 @@ def _arguments(graph: Graph, node: Node) -> list[str] | None:
     shape = graph.shapes[node.output]
     if not tensors or any(graph.shapes.get(name) != shape for name in tensors):
         return None
-    if any(_scalar(graph, name) is None for name in constants) or not _is_plain(graph, node):
+    values = [_scalar(graph, name) for name in constants]
+    if any(value is None or not (math.isfinite(value) or node.op == "Clip") for value in values):
         return None
-    return tensors
+    return tensors if _is_plain(graph, node) else None
 
 
 def _is_plain(graph: Graph, node: Node) -> bool:
-    """Tell whether a node is not a Pow with a computed exponent."""
-    return node.op != "Pow" or graph.is_constant(node.input(1))
+    """Tell whether a node is no Pow with a computed exponent and no Clip with a computed limit."""
+    return node.op not in ("Pow", "Clip") or all(map(graph.is_constant, filter(None, node.inputs[1:])))
 
 
 def _region(graph: Graph, last: Node, makers: Mapping[str, Node], consumers: Mapping[str, Sequence[Node]],

@@ -332,7 +332,8 @@ class PowerParts:
                 reach = min(reach, filled(high))
             if math.isfinite(reach):
                 self.bounds[made] = Limited(0.0, reach)
-            yield node.replace(inputs=(entry, *node.inputs[1:]), outputs=(made,), macs=None)
+            drawn = node.macs if limit is None else None  # of the last part alone, as the network has one
+            yield node.replace(inputs=(entry, *node.inputs[1:]), outputs=(made,), macs=drawn)
             entry = made
 
     def _chooses(self, node: Node) -> bool:

@@ -226,3 +226,12 @@ def test_a_size_is_given_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixtu
     for text in ("width=6", "side=0", "x=5"):
         assert exit_code(["inspect", str(path), "--shape", text]) == 1
         assert "batch" in capsys.readouterr().err
+
+
+def test_a_question_mark_is_no_name_of_a_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Some exporters write it for every open size."""
+    path = saved(tmp_path / "sizes.onnx", [conv("x", "w", "z")], {"x": (TensorProto.FLOAT, ["?", 3, "?", "?"])},
+                 {"z": 4}, w=normal(4, 3, 1, 1))
+    assert read_model(path, shapes={"x": (1, 3, 6, 8)}).outputs[0].shape == (1, 4, 6, 8)
+    assert exit_code(["inspect", str(path), "--shape", "?=6"]) == 1
+    assert "x" in capsys.readouterr().err

@@ -122,3 +122,14 @@ def test_macs_are_those_of_the_network(tmp_path: Path) -> None:
     shortcut(maker)
     report = compile_model(maker.save(tmp_path / "net.onnx"), BASE, tmp_path)
     assert report.macs == 72 * (6 * 5 + 5 * 11 * 9 + 5 * 9 + 11 * 9 + 9 * 4)
+
+
+def test_macs_beside_padded_channels_are_those_of_the_network(tmp_path: Path) -> None:
+    """The first term is made by a convolution of the compiler's own, which counts nothing."""
+    maker = ModelMaker((1, 6, 9, 8), seed=7)
+    left = maker.node("Relu", maker.conv("x", 6, 5, (1, 1)))
+    padded = maker.node("Pad", left, maker.constant(np.array([0, 0, 0, 0, 0, 4, 0, 0])))
+    right = maker.node("Relu", maker.conv(left, 5, 5, (1, 1)))
+    maker.node("Add", padded, maker.conv(right, 5, 9, (1, 1)))
+    report = compile_model(maker.save(tmp_path / "net.onnx"), BASE, tmp_path)
+    assert report.macs == 72 * (6 * 5 + 5 * 5 + 5 * 9)

@@ -222,6 +222,17 @@ def test_operator(arch: Arch, network: Callable[[ModelMaker], None], tmp_path: P
     check_model(maker.save(tmp_path / "model.onnx"), arch, samples(maker), DECIBELS)
 
 
+@pytest.mark.parametrize("limits", ["low", "high", "low and high"])
+def test_clip_to_computed_limits(limits: str, tmp_path: Path) -> None:
+    """Decibels are limited to 80 below their largest so."""
+    maker = ModelMaker((1, 6, 3, 4))
+    name = maker.conv("x", 6, 7, (1, 1))
+    half = maker.constant(np.float32(0.5))
+    low, high = (maker.node("Mul", maker.node(op, name, keepdims=0), half) for op in ("ReduceMin", "ReduceMax"))
+    maker.node("Clip", name, *{"low": [low], "high": ["", high], "low and high": [low, high]}[limits])
+    check_model(maker.save(tmp_path / "model.onnx"), BASE, samples(maker), DECIBELS)
+
+
 def test_several_outputs(tmp_path: Path) -> None:
     maker = ModelMaker((1, 6, 9, 8))
     first = maker.conv("x", 6, 7, (3, 3))

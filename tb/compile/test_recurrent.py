@@ -14,7 +14,9 @@ import pytest
 from onnx import helper
 
 from weft.compiler.errors import CompileError
+from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
+from weft.compiler.steps import canonical
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, run_float, signal_to_noise
@@ -131,3 +133,21 @@ def test_states_may_be_computed(tmp_path: Path) -> None:
     path = maker.save(tmp_path / "model.onnx", *outputs)
     onnx.checker.check_model(path)
     check(path, ARCHS["8 lanes"], samples)
+
+
+def long_rnn(path: Path, steps: int, hidden: int) -> Path:
+    maker = ModelMaker((steps, 1, SIZE))
+    weights = [maker.constant(np.zeros(shape, np.float32) + 0.01) for shape in ((1, hidden, SIZE), (1, hidden, hidden))]
+    maker.nodes.append(helper.make_node("RNN", ["x", *weights], ["y"], name="long", hidden_size=hidden))
+    return maker.save(path, "y")
+
+
+def test_steps_share_the_weights_of_the_state(tmp_path: Path) -> None:
+    graph = canonical(read_model(long_rnn(tmp_path / "model.onnx", 9, 16)), ARCHS["8 lanes"])
+    assert [value.shape for value in graph.constants.values() if value.size == 16 * 16] == [(16, 16, 1, 1)]
+
+
+def test_weights_of_all_steps_are_counted_before_they_are_stored(tmp_path: Path) -> None:
+    """80 steps of 704 x 704 weights are more than DRAM1 of any machine has."""
+    with pytest.raises(CompileError, match="RNN.* weights that it becomes"):
+        canonical(read_model(long_rnn(tmp_path / "model.onnx", 80, 704)), ARCHS["8 lanes"])

@@ -14,6 +14,8 @@ import pytest
 from weft.compiler.frontend.graph import Graph, Limited
 from weft.compiler.frontend.onnx_reader import to_graph
 from weft.compiler.layers.hir import Layers
+from weft.compiler.lowering.functions import FUNCTION
+from weft.compiler.passes.fuse_functions import fuse_functions
 from weft.compiler.passes.magnitudes import turn_magnitudes
 from weft.compiler.passes.split_powers import parts_of
 from weft.compiler.pipeline import compile_model
@@ -92,7 +94,7 @@ def saved(folder: Path, **options: object) -> Path:
 def worst(path: Path, calibration: np.ndarray, others: np.ndarray) -> float:
     """Decibels about the mean, of sounds that calibration has not seen."""
     report = compile_model(path, ARCH, path.parent, calibration={"x": calibration})
-    assert report.warnings == ()
+    assert report.warnings == () and report.partition is not None and report.macs == report.partition.macs
     session, found = Session(Network.load(report.model_path)), []
     for sound in others:
         (wanted,), (made,) = (each.values() for each in (
@@ -135,6 +137,14 @@ def test_a_spectrum_that_is_split_is_packed_once(tmp_path: Path) -> None:
 
 def graph_of(maker: ModelMaker) -> object:
     return to_graph(onnx.shape_inference.infer_shapes(maker.model()), "made")
+
+
+def test_a_limit_without_an_end_is_part_of_the_logarithm() -> None:
+    """A clamp from below is written with an infinite upper limit; apart from the logarithm it would hide the powers."""
+    maker = ModelMaker((1, 4, 8))
+    maker.node("Log", maker.node("Clip", "x", *(maker.constant(np.float32(end)) for end in (1e-10, np.inf))))
+    node, = fuse_functions(graph_of(maker), ARCH).nodes  # type: ignore[arg-type]
+    assert node.op == FUNCTION and node.inputs == ("x",)
 
 
 @pytest.mark.parametrize("last", ["Exp", "MatMul"])

@@ -227,6 +227,7 @@ def _with(**changed: Any) -> Make:
     (_with(options={"FusedActivationFunction": 5}), "fused activation: found number 5"),
     (_with(count=0), "lacks input 1"),
     (_with(input={"signature": [1, -1, 7, 4]}), "found sizes that the file leaves open.*--shape x:1,6,7,4"),
+    (_with(input={"signature": [1, -1, 7, 4]}, made=(1, 1, 7, 3)), "laid out for no size.*fixed shape of x"),
     (lambda file: int8_network(file, scale=float("nan")), "scale of tensor 'x': found nan"),
     (lambda file: int8_network(file, zero=300), "zero point of tensor 'x': found 300; allowed: -128 .. 127"),
 ])

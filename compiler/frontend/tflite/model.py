@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 
-from weft.compiler.errors import refuse
+from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.onnx_reader import unknown_output
 from weft.compiler.frontend.states import State, declare_states
 from weft.compiler.frontend.tflite.operation import Operation
@@ -16,6 +16,7 @@ from weft.compiler.frontend.tflite.operators import convert
 from weft.compiler.frontend.tflite.schema import Damaged, Subgraph, read_subgraphs
 from weft.compiler.frontend.tflite.shape_check import check_told_shapes
 from weft.compiler.frontend.tflite.states import NEXT, first_numbers, kept_states
+from weft.compiler.frontend.tflite.values import Value
 from weft.compiler.frontend.tflite.writer import Writer
 from weft.compiler.request import NO_SHAPES, Sizes
 
@@ -42,6 +43,7 @@ class _Network:
         self.numbers = {value.name: number for number, value in enumerate(writer.values)}
         self.chosen = tuple(output.removesuffix(":0") for output in outputs)
         self.ends = [writer.values[number].name for number in self.graph.outputs]
+        self.open: list[Value] = []
         for output in self.chosen:
             if output not in self.numbers and not output.endswith(NEXT):
                 raise unknown_output(output, self.ends, list(self.numbers))
@@ -61,7 +63,7 @@ class _Network:
             elif number in needed:
                 convert(Operation(self.writer, operator))
         states = self._outputs(targets, first)
-        check_told_shapes(self.writer)
+        self._check_shapes()
         model = self.writer.model(name, self.writer.constants)
         declare_states(model, states)
         return model
@@ -97,15 +99,30 @@ class _Network:
         return needed, read
 
     def _input(self, number: int) -> None:
-        """Add an input. Raise CompileError if its open sizes are not those told."""
+        """Add an input."""
         value = self.writer.values[number]
-        told = self.shapes.get(value.name, ())
-        if value.tensor.opened and (isinstance(told, int) or tuple(told) != value.shape):
-            sizes = ",".join(map(str, value.shape))
-            raise refuse(f"input {value.name!r}", "sizes that the file leaves open",
-                         f"{sizes}, which its other tensors are laid out for",
-                         f"add --shape {value.name}:{sizes}, or convert the network again with fixed shapes")
+        if value.tensor.opened:
+            self.open.append(value)
         self.writer.input(number)
+
+    def _check_shapes(self) -> None:
+        """Raise CompileError if the file's shapes do not fit its operators, or not the sizes that were told."""
+        try:
+            check_told_shapes(self.writer)
+        except CompileError:
+            if not self.open:
+                raise
+            name = self.open[0].name
+            raise refuse(f"input {name!r}", "sizes that the file leaves open, and other tensors laid out for no size",
+                         "tensors laid out for the input's sizes",
+                         f"convert the network again with a fixed shape of {name}") from None
+        for value in self.open:
+            told = self.shapes.get(value.name, ())
+            if isinstance(told, int) or tuple(told) != value.shape:
+                sizes = ",".join(map(str, value.shape))
+                raise refuse(f"input {value.name!r}", "sizes that the file leaves open",
+                             f"{sizes}, which its other tensors are laid out for",
+                             f"add --shape {value.name}:{sizes}, or convert the network again with fixed shapes")
 
     def _outputs(self, targets: Sequence[int], first: Mapping[str, np.ndarray]) -> list[State]:
         """Add the outputs; return the states among them."""
