@@ -58,11 +58,11 @@ def compile_command(
     output: EndOption = "",
     calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) that show "
                                                    "the values' ranges; default: random ones.")] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Of the files written; "
-                                              "default: the model's.")] = None,
-    ranges: Annotated[str, typer.Option("--ranges", metavar="HOW", help="Of eight-bit numbers: minmax (what was seen), "
-                                        "percentile or error (a few values saturate).")] = "minmax",
-    plain: Annotated[bool, typer.Option("--plain", help="The data type's own binary point everywhere.")] = False,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the files that are written; "
+                                             "default: the model's.")] = None,
+    ranges: Annotated[str, typer.Option("--ranges", metavar="HOW", help="How an INT8 machine chooses ranges: minmax "
+                                        "(what was seen), percentile or error (a few values saturate).")] = "minmax",
+    plain: Annotated[bool, typer.Option("--plain", help="Give every tensor the data type's own binary point.")] = False,
     host_fallback: Annotated[bool, typer.Option("--host-fallback/--no-host-fallback", help="What the machine does not "
                                                 "compute runs on the host (onnxruntime), wherever it stands, or is an "
                                                 "error.")] = HOST_FALLBACK,
@@ -70,9 +70,9 @@ def compile_command(
     fix: FixOption = None,
     cores: CoresOption = AUTO_CORES,
     goal: GoalOption = FOR_THROUGHPUT,
-    schedule: Annotated[Path | None, typer.Option("--schedule", metavar="FILE.json", help="Which core computes which "
-                                                  "box of which layer, as weft ir check reads it; default: the "
-                                                  "compiler chooses.")] = None,
+    schedule: Annotated[Path | None, typer.Option("--schedule", metavar="FILE.json", help="A schedule that weft ir "
+                                                  "check accepts: it says which core computes which box of which "
+                                                  "layer; default: the compiler chooses.")] = None,
     input_rate: Annotated[float | None, typer.Option("--input-rate", metavar="BYTES", min=1, max=1e12, help="Bytes a "
                                                      "second at which inputs reach the machine, such as 300000 over a "
                                                      "UART of 3 Mbaud: inputs are packed for the first layer only "
@@ -82,9 +82,9 @@ def compile_command(
                                                      help="Run some calibration inputs on golden; print and "
                                                      "write range, point, saturations, SNR (dB) of layers; "
                                                      "default: not run.")] = None,
-    html_file: Annotated[Path | None, typer.Option("--html", metavar="PAGE.html", help="The same as a page to look at, "
-                                                   "with timeline, roofline and memory (see weft report); default: "
-                                                   "not written.")] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", metavar="PAGE.html", help="Write the same as a page to "
+                                                   "look at, with timeline, roofline and memory (see weft report); "
+                                                   "default: not written.")] = None,
     dump_dir: Annotated[Path | None, typer.Option("--dump-dir", metavar="DIR",
                                                   help="Write what every step leaves there; default: not "
                                                   "written.")] = None,
@@ -93,10 +93,10 @@ def compile_command(
     seconds: Annotated[float | None, typer.Option("--tune", metavar="SECONDS", min=0, max=1_000_000, help="Search so "
                                                   "long for tilings, places and orders that take fewer cycles, and "
                                                   "write them to NAME.choices.json; default: no search.")] = None,
-    steps: Annotated[int | None, typer.Option("--tune-steps", metavar="COUNT", min=0, max=10_000_000, help="The same "
-                                              "with so many candidates: the same result everywhere; default: no "
-                                              "search.")] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", min=0, max=1 << 32, help="Of the search.")] = 0,
+    steps: Annotated[int | None, typer.Option("--tune-steps", metavar="COUNT", min=0, max=10_000_000, help="Search so "
+                                              "many candidates instead, with the same result on every computer; "
+                                              "default: no search.")] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", min=0, max=1 << 32, help="Seed of the search.")] = 0,
     board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Compile for this board's memory, "
                                               "which a search estimates with; default: for an ideal one.")] = None,
     choices: Annotated[Path | None, typer.Option("--choices", metavar="FILE", help="What an earlier search found, "

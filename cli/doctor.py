@@ -45,7 +45,7 @@ def doctor_command(
                                                     "may be repeated; default: sim.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at this machine; for each lack print the one command that mends it. Exit code 1 where something lacks."""
+    """Check this computer; print the one command that brings what is missing, and end with exit code 1 then."""
     pinned = packages.requirements()
     for name in extra or ():
         if not name or name not in pinned:

@@ -57,18 +57,19 @@ def _is_machine(file: BinaryIO) -> bool:
 
 
 MACHINE = Kind("a machine (.tarch)", _is_machine)
-ModelsArgument = Annotated[list[Path], typer.Argument(metavar="MODEL", help="ONNX files; of several, one machine "
-                                                      "for all is searched.", show_default=False)]
+ModelsArgument = Annotated[list[Path], typer.Argument(metavar="MODEL", help="ONNX files; for several, one machine is "
+                                                      "searched that serves all.", show_default=False)]
 
 
 def explore_command(
     models: ModelsArgument,
     part: Annotated[str | None, typer.Option("--part", metavar="PART", help="The chip, such as xc7a35t; default: the "
                                              "board's.")] = None,
-    board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="A name of `weft board list`: its chip, "
-                                              "clock and DRAM ports; default: none.")] = None,
-    arch: Annotated[str | None, typer.Option("-a", "--arch", metavar="ARCH", help="Where keys come from that are not "
-                                             "searched; default: the board's preset, without a board arty.")] = None,
+    board: Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Take chip, clock and DRAM ports of "
+                                              "this board, a name of `weft board list`; default: none.")] = None,
+    arch: Annotated[str | None, typer.Option("-a", "--arch", metavar="ARCH", help="A preset or .tarch file that gives "
+                                             "the keys that are not searched; default: the board's preset, without a "
+                                             "board arty.")] = None,
     axis: Annotated[list[str] | None, typer.Option("--axis", metavar="KEY=V,V,..", help="Values to look at of an "
                                                    "architecture key; one value settles it; may be repeated; "
                                                    "default: those of docs/explore.md.")] = None,
@@ -76,8 +77,8 @@ def explore_command(
                                                 "machine that fits; default: not written.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw the front (.svg, .png); "
                                               "default: not drawn.")] = None,
-    results: Annotated[Path, typer.Option("--results", metavar="FILE", help="What was measured; a search that was "
-                                          "broken off goes on from there.")] = Path("build/explore.jsonl"),
+    results: Annotated[Path, typer.Option("--results", metavar="FILE", help="A file of what was measured; a search "
+                                          "that was broken off goes on from there.")] = Path("build/explore.jsonl"),
     calibrate: Annotated[Path | None, typer.Option("--calibrate", metavar="FILE", help="Inputs (.npz, .npy) of the one "
                                                    "model; default: random ones.")] = None,
     host_fallback: Annotated[bool, typer.Option("--host-fallback/--no-host-fallback", help="The host runs what the "

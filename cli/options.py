@@ -53,17 +53,17 @@ LatencyOption = Annotated[int, typer.Option("--latency", min=2, max=1_000_000, m
 OwnLatencyOption = Annotated[int | None, typer.Option("--latency", min=2, max=1_000_000, metavar="CYCLES",
                                                       help=f"{_LATENCY}; default: {EXPECTED.read_latency}, "
                                                            "not with --board.")]
-MemoryOption = Annotated[str | None, typer.Option("--board", metavar="BOARD", help="A name of `weft board list`: its "
-                                                  "memory, to the cycle, for both windows and the program; default: "
-                                                  "ideal memories.")]
+MemoryOption = Annotated[str | None, typer.Option("--board", metavar="BOARD", help="Take the memory of this board, a "
+                                                  "name of `weft board list`, to the cycle, for both windows and the "
+                                                  "program; default: ideal memories.")]
 PartOption = Annotated[str | None, typer.Option("--part", metavar="PART", help="A chip, such as XC7A35T; default: that "
                                                 "of the preset's board.")]
 AUTO_CORES = "auto"
-CoresOption = Annotated[str, typer.Option("--cores", metavar="HOW", help="Of a machine of several cores: batch (an "
-                                          "image a core, none waits for another), split (one image over all cores) or "
-                                          "auto (what --for asks for).")]
+CoresOption = Annotated[str, typer.Option("--cores", metavar="HOW", help="How several cores work: batch (an image a "
+                                          "core, none waits for another), split (one image over all cores) or auto "
+                                          "(what --for asks for).")]
 FOR_THROUGHPUT = "throughput"
-GoalOption = Annotated[str, typer.Option("--for", metavar="GOAL", help="Of a machine of several cores: throughput (few "
+GoalOption = Annotated[str, typer.Option("--for", metavar="GOAL", help="What several cores aim at: throughput (few "
                                          "cycles an image on average) or latency (few until an image is done).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 

@@ -33,7 +33,7 @@ def report_command(
     latency: OwnLatencyOption = None,
     overrides: SetOption = None,
 ) -> None:
-    """Write one HTML page, to be looked at without a network: layers, timeline, roofline, memory, numbers, machine."""
+    """Write one HTML page that needs no internet: layers, timeline, roofline, memory, numbers, machine."""
     from weft.cli.memory import memory_of
 
     check_outputs({"MODEL": model}, [Output("--output", output, PAGE)])

@@ -40,11 +40,11 @@ MOST_PACE = 64
 class Choices:
     """The choices for one subgraph of a network.
 
-    ``residents``, ``spread``: by Var, whether it stays in local memory, and whether it is
-    spread over both DRAMs; ``copy``: whether DRAM0 holds all Consts too, None where the formula says. By layer number
-    ``tilings``, and where operations are put in order ``paces`` and ``fetch_paces``: for how many half cycles a vector
-    through the SIMD unit, and a beat of a DRAM, counts. ``fetch_pace``: the latter for layers that ``fetch_paces`` does
-    not name."""
+    ``residents``, ``spread``: by Var, whether it stays in local memory, and whether it is spread over both DRAMs;
+    ``copy``: whether DRAM0 holds all Consts too, None where the formula says. By layer number: ``tilings``, and
+    ``paces`` and ``fetch_paces``, by which operations are put in order. A pace says for how many half cycles a vector
+    through the SIMD unit counts, a fetch pace the same of a beat of a DRAM. ``fetch_pace``: the fetch pace of layers
+    that ``fetch_paces`` does not name."""
 
     residents: Mapping[str, bool] = field(default_factory=dict)
     spread: Mapping[str, bool] = field(default_factory=dict)

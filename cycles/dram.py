@@ -68,8 +68,8 @@ def charge(control, machine, beats):
 def next_burst(state, port, number, machine):
     """Make the next burst, and return its size.
 
-    That is: beats (0: there is no burst), bytes of the first beat left out, bytes of the last beat that count, whether
-    it ends its segment, whether that ends its operation."""
+    The size is five numbers: beats (0: there is no burst), bytes of the first beat left out, and bytes of the last beat
+    that count. Then: whether the burst ends its segment, and whether that ends its operation."""
     if not port.splitter:
         return 0, 0, 0, False, False
     operation = state.queued[number, port.addressed % SLOTS]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache of the kernels' machine code, in the user's cache folder. The wheel brings some for any processor.
 
-What is kept is found by content. The cache's folder is named after the sources that kernels are made of, and a file in
-it fits a function as long as the function's own file is the same. So machine code that one computer made serves others.
+What is kept is found by content. The cache's folder is named after the sources that kernels are made of. A file in it
+fits a function as long as the function's own file is the same. So machine code that one computer made serves others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataC
 from weft.support.cache import cache_directory
 from weft.support.sources import sources_digest
 
-# Kernels and their constants come from these packages. numba itself looks only at the file of the function that it is
+# Kernels and their constants come from these packages. But numba looks only at the file of the function that it is
 # asked for, and would keep what other files have changed.
 DIGEST = sources_digest("weft.cycles", "weft.hw.contract")
 FOLDER = cache_directory("estimator", DIGEST)

@@ -29,8 +29,9 @@ RING = 2 * OUTSTANDING_BURSTS
 CORE = np.dtype([
     ("free", "i8"), ("queued", "i8"), ("ahead", "i8"), ("ahead_before", "i8"),
 ])
-"""A core at its port: places of its program's queue that nobody asked beats for, beats that wait there; bursts to be
-written whose address is ``ahead`` of their data, now and when the cycle began."""
+"""A core at its port. ``free``: places of its program's queue for which nobody asked beats; ``queued``: beats that wait
+there. ``ahead``: bursts to be written whose address is ahead of their data; ``ahead_before``: the same when the cycle
+began."""
 
 SHARED = np.dtype([
     ("cores", "i8"), ("first", "i8"), ("every", "i8"), ("core", CORE, largest("cores")),

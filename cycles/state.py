@@ -57,8 +57,8 @@ SLOTS, unit]: how many operations of that unit must be done; the units before ``
 ``vector``; ``extra``: LoadWeight's row of zeros is due, or so many results went behind a MatMul's last vector;
 ``before``: of which rows of taps its vector was read in earlier cycles, a bit each.
 
-With register slices ``may_start``: whether the next operation was offered in the last cycle; and addresses are made
-``ahead`` of requests (how many are), with so many ``left`` of the last operation. ``asked``: the first of them was
+With register slices, ``may_start`` says whether the next operation was offered in the last cycle. ``ahead``: how many
+addresses are made ahead of requests; ``left``: how many of the last operation are. ``asked``: the first of them was
 requested in this cycle; it belongs to operation ``head`` (NONE: to the next), of which there were ``heads``."""
 
 DEPTH = 2 * max(OUTSTANDING_BURSTS, SIMD_IN_FLIGHT, WRITER_VECTORS_AHEAD,
@@ -125,8 +125,8 @@ PIPELINE = np.dtype([
 and pass the accumulators or are ``retired``."""
 
 GATE = np.dtype([("reader", "i8"), ("writer", "i8"), ("held", "i8"), ("whose", "i8", 2)])
-"""In front of the accumulators: the unit that lets the other one read first, the one that was let to write last; how
-many writes are held, and whose each is."""
+"""The choice in front of the accumulators. ``reader``: the unit that lets the other one read first; ``writer``: the one
+that was let to write last. ``held``: how many writes are held; ``whose``: the unit of each."""
 
 BANKS = max(largest("local_banks"), largest("accumulator_banks"))
 PORTS = np.dtype([("bank", "i8", CLIENT_COUNT), ("accumulates", "i8", CLIENT_COUNT), ("grant", "i8", CLIENT_COUNT),
@@ -153,8 +153,8 @@ cycle, ``starved``: in how many in a row before it; ``enters_from``: when a MatM
 what ports may move, in parts of a byte (``bus_share``)."""
 
 ROWS = np.dtype([("operation", "i8"), ("row", "i8"), ("count", "i8")])
-"""With two rows of weights a cycle: how many rows were dealt with so far, and which ``row`` of which of LoadWeight's
-operations, counted from the first, is the next one."""
+"""The rows that LoadWeight has dealt with, on machines with two rows of weights a cycle. ``count``: how many;
+``operation``, ``row``: the next row, and its operation counted from the first."""
 
 MOST_PRODUCTS = 1024
 """More cycles than a product takes on the largest array; a power of two, so that a remainder is cheap."""

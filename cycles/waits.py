@@ -2,10 +2,10 @@
 """The causes of the array's waiting, layer by layer, worked out from when each operation ran.
 
 It works on the operations of the estimator and of the machine's trace port alike. Every cycle of a program belongs to
-one MatMul, and so to its layer: the cycles in which its vectors go into the array, and those that the array waited
-before. The tail, after the last MatMul's last vector, belongs to none. A wait is followed back in time. The MatMul
-started when the last of what it needed was there. While that was being done, the wait belongs to the unit that did it;
-what that operation had waited for explains the time before, and so on."""
+one MatMul, and so to its layer. A MatMul has the cycles in which its vectors go into the array, and those that the
+array waited before. The tail, after the last MatMul's last vector, belongs to none. A wait is followed back in time.
+The MatMul started when the last of what it needed was there. While that was being done, the wait belongs to the unit
+that did it; what that operation had waited for explains the time before, and so on."""
 
 from __future__ import annotations
 

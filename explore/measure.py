@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tasks of a worker: each function needs nothing but its arguments, so that it can run anywhere.
 
-The cost of a network on a machine has three parts, each shared by more machines than the next: its constants (all
-machines of a size and a type), its program (all with the same memories), and how long that takes."""
+The cost of a network on a machine has three parts. Its constants are shared by all machines of a size and a type, and
+its program by all of these with the same memories. How long the program takes is each machine's own."""
 
 from __future__ import annotations
 

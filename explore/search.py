@@ -2,9 +2,9 @@
 """The search: every machine is measured, or ruled out with certainty.
 
 So its front is exact, and the same whatever order and however many workers measure. A machine is ruled out if the chip
-is too small, if a network does not run on it, or if another one that costs no more is certainly as fast: a network's
-cycles are never less than the vectors that the array has to take. Machines come in the order of their cost, so each has
-to beat the fastest of those before."""
+is too small, if a network does not run on it, or if another one that costs no more is certainly as fast. For a
+network's cycles are never less than the vectors that the array has to take. Machines come in the order of their cost,
+so each has to beat the fastest of those before."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One DRAM port's memory: a byte-addressed, sparse space of 2**axi_address_width bytes, zero at first.
 
-Vector v of a window which starts at block ``offset_blocks`` lies at byte offset_blocks * 64 KiB + v * vector_bytes;
-scalars are little-endian, sign-extended when written, cut to the type's width when read."""
+Vector v of a window which starts at block ``offset_blocks`` lies at byte offset_blocks * 64 KiB + v * vector_bytes.
+Scalars are little-endian. They are sign-extended when written, and cut to the type's width when read."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ DRAM_WALK = np.dtype([(name, "i8") for name in ("instruction", "flow", "window",
 """The record of a DataMove's side in DRAM: instruction, DataFlow, first block of its window, and the walk."""
 SIGNAL = np.dtype([(name, "i8") for name in ("instruction", "waits", "dram1", "window", "first", "last", "counter",
                                              "above")])
-"""The record of a Signal: instruction, flags, first block of its window, its range there, its counter, and the cores
-of a post, a bit each, or the amount of a wait."""
+"""The record of a Signal: instruction, flags, first block of its window, its range there, and its counter.
+``above`` has the cores of a post, a bit each, or the amount of a wait."""
 OPCODES = 16
 SIMD_OPCODES = 32
 PROGRAM_COUNTERS = 1 << 32

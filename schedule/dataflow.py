@@ -63,8 +63,8 @@ class Work:
 def works_of(cores: Sequence[Mapping[int, LayerShape]], layers: Sequence[Layer], lanes: int) -> list[list[Work]]:
     """Return the workloads [cores], in order; ``cores``: the shapes of the layers of which each computes something.
 
-    A part of a tensor has the lanes that fill its last channel tile too, where other parts follow: the machine writes
-    whole vectors, and the tensor counts them as channels."""
+    Where other parts follow, a part of a tensor has the lanes that fill its last channel tile too. For the machine
+    writes whole vectors, and the tensor counts them as channels."""
     roots = {var.name: var for layer in layers for var in layer.vars if var.part is None}
     found: list[list[Work]] = []
     for core, shapes in enumerate(cores):

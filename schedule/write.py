@@ -2,8 +2,9 @@
 """A compiled network -> its schedule on the machine's cores, in today's dialect.
 
 Local memory is the L2 buffer. A tensor that is pinned there has its own address. What streams through a layer's scratch
-has a ring of it, in the order input, weights, other inputs, outputs; it is larger than its ring as a rule, and goes
-round. A tensor that every core which touches it has pinned goes from core to core; all others go through DRAM.
+has a ring of it. The rings stand in the order input, weights, other inputs, outputs. As a rule a stream is larger than
+its ring, and goes round. A tensor that every core which touches it has pinned goes from core to core; all others go
+through DRAM.
 """
 
 from __future__ import annotations

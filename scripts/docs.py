@@ -4,9 +4,9 @@
     python scripts/docs.py [--check] [--measured]
 
 A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; ``TABLES`` has the function that makes it.
-``--check`` writes nothing and ends with exit code 1 if a page is not current. ``--measured`` first takes over what
-the benchmarks left: build/bench/ into docs/data/bench.json, with the commit that was measured, the reports of
-bitstreams in build/boards/ into docs/data/boards.json, and the zoo in build/zoo/ into docs/data/zoo.json."""
+``--check`` writes nothing and ends with exit code 1 if a page is not current. ``--measured`` first takes over what the
+benchmarks left. build/bench/ goes into docs/data/bench.json, with the commit that was measured. The reports of
+bitstreams in build/boards/ go into docs/data/boards.json, and the zoo in build/zoo/ into docs/data/zoo.json."""
 
 from __future__ import annotations
 

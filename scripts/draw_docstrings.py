@@ -18,8 +18,8 @@ from typing import Annotated, NamedTuple
 import typer
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("boards", "cli", "compiler", "cycles", "explore", "golden", "hw", "report", "runtime", "simulate", "support",
-         "tmodel")
+ROOMS = ("boards", "cli", "compiler", "cycles", "explore", "golden", "hw", "report", "runtime", "schedule", "simulate",
+         "support", "tmodel")
 MAKERS = frozenset({"explain", "refuse"})
 """The functions that make an error message of four parts."""
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef)

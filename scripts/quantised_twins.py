@@ -4,11 +4,11 @@
     python scripts/quantised_twins.py [--arch pynq] [--images N] [--write] [NAME ...]
 
 Each float network is prepared and quantised by onnxruntime's static quantiser: QDQ, a scale for each output channel,
-activations with a zero point, ranges by min-max. Then of all bytes that layers make, given equal inputs, how many
-differ from onnxruntime's, and by how much at most; and the last outputs on every image against onnxruntime's (QDQ, not
-fused): equal top-1, decibels at the worst image. What runs is layer after layer in bytes, which the program equals
-(``weft compile --check``). ``--write`` puts the rows into docs/data/twins.json, of which ``make docs`` makes the
-table.
+activations with a zero point, ranges by min-max. Then it says how many of the bytes that layers make, given equal
+inputs, differ from onnxruntime's, and by how much at most. At last it compares the outputs on every image with
+onnxruntime's (QDQ, not fused): equal top-1, decibels at the worst image. What runs is layer after layer in bytes, which
+the program equals (``weft compile --check``). ``--write`` puts the rows into docs/data/twins.json, of which ``make
+docs`` makes the table.
 """
 
 from __future__ import annotations

@@ -6,11 +6,10 @@ Needs torch and scikit-learn (the project's extra `train`), besides onnx, onnxru
     pip install -e ".[train]"
     python scripts/train_digits.py --output models/digits --seed 0
 
-Writes digits.onnx, held_out.npz and README.md, which says what is in them, each file complete or not at all.
-The held-out images take part in nothing but the final measurement: neither in training, nor in the choice between
-the candidates (one per seed, chosen by a validation split cut from the training part), nor in `calibration`.
-Same machine, same package versions, same seed: same bytes.
-"""
+Writes digits.onnx, held_out.npz and README.md, which says what is in them, each file complete or not at all. The
+held-out images take part in nothing but the final measurement: neither in training, nor in the choice between the
+candidates, nor in `calibration`. There is a candidate for each seed, and a validation split cut from the training part
+chooses. Same machine, same package versions, same seed: same bytes. """
 
 import argparse
 import io

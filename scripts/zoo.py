@@ -4,9 +4,9 @@
     python scripts/zoo.py [--rtl] [--only NETWORK] [--arch PRESET] [--jobs COUNT] [--output DIR]
 
 Networks are the demo's, the benchmark's and those of ../shared where these are. A network that a preset cannot run has
-a line that says why. All is written as machines of one size and data type are done with a network: a run that was
-broken off leaves what it had, and the next one, where no row can have changed since, goes on from there. `make docs
-MEASURED=1` takes what is in build/zoo/ over into docs/data/zoo.json.
+a line that says why. The file is written each time the machines of one size and data type are done with a network. So a
+run that was broken off leaves what it had. The next run goes on from there, if no row can have changed since. `make
+docs MEASURED=1` takes what is in build/zoo/ over into docs/data/zoo.json.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strict reading of JSON files that a user gives: unclear, huge or harmful content is refused with a message.
 
-Refused are: what is no regular file, files beyond ``MOST_BYTES`` and ``MOST_VALUES``, text that is not UTF-8, objects
-in which a key stands twice, nesting beyond ``MOST_DEPTH``, integers beyond ``MOST_DIGITS`` digits, numbers that are not
-finite, and lone surrogates (strings that no file and no terminal can hold)."""
+It refuses what is no regular file, files beyond ``MOST_BYTES`` and ``MOST_VALUES``, and text that is not UTF-8. It
+refuses objects in which a key stands twice, nesting beyond ``MOST_DEPTH``, and integers beyond ``MOST_DIGITS`` digits.
+It also refuses numbers that are not finite, and lone surrogates: strings that no file and no terminal can hold."""
 
 from __future__ import annotations
 

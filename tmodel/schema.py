@@ -7,7 +7,8 @@ The original tools write ``name`` to ``load_consts_to_local``. The rest are addi
 * inputs and outputs have ``shape`` (the user's), ``layout`` ([channels, height, width] in memory), and ``point`` or, on
 INT8 machines, ``scale`` and ``zero``;
 * if elements do not lie in order, ``strides`` or ``order`` say where in that layout each element of the user's array
-lies: a stride for each axis of the array, as for TensorFlow's channels-last images, or runs of [first, step, count];
+  lies. ``strides`` has one for each axis of the array, as for TensorFlow's channels-last images, and ``order`` runs of
+  [first, step, count];
 * an input that a thin first layer reads has ``packing`` (``packing.py``): these places then count in ``source``
 [channels, height, width], of which the host makes ``layout``;
 * ``files``: length and SHA-256 of the program and of the constants;

@@ -31,9 +31,10 @@ def array_vectors(table: LirTable) -> tuple[np.ndarray, np.ndarray]:
 def limit_cycles(graph: Graph, arch: Arch) -> int:
     """Return the cycles below which no weight-stationary array like that of ``arch`` computes a network as drawn.
 
-    ``graph`` is the frontend's. Summed over Conv, ConvTranspose, Gemm and MatMul: pairs of an output pixel and a tap
-    inside the image x pairs of an input and an output channel tile that some group joins. Convolutions that read an
-    input of the network are packed in the cheapest way. Depthwise ones run in passes, on machines that have them."""
+    ``graph`` is the frontend's. Each Conv, ConvTranspose, Gemm and MatMul counts a product of two numbers. One is how
+    many pairs there are of an output pixel and a tap inside the image. The other is how many pairs of an input and an
+    output channel tile some group joins. Convolutions that read an input of the network are packed in the cheapest way.
+    Depthwise ones run in passes, on machines that have them."""
     return sum(layer_limits(graph, arch).values())
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """``weft compile --check``: the same input runs after every step, and the first step that changes the result is named.
 
-The newest product that can run is run (``runners.py``): the graph on onnxruntime, the layers in real numbers, the
-layers in the machine's integers (with constants as chosen, as stored, and with tensors where they are placed), the LIR,
-and the program on the golden machine. Each result is compared with the one before it. Rounding to integers is allowed
-one loss, where points or scales are chosen. Before that results must be as near as single precision is, after it they
-must be equal."""
+The newest product that can run is run (``runners.py``). The graph runs on onnxruntime. The layers run in real numbers,
+then in the machine's integers: with constants as chosen, as stored, and with tensors where they are placed. The LIR
+runs by itself, and the program on the golden machine. Each result is compared with the one before it. Rounding to
+integers is allowed one loss, where points or scales are chosen. Before that results must be as near as single precision
+is, after it they must be equal."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
 Models of onnxruntime's ``quantize_dynamic`` find the scale of every activation while they run. The machine has scales,
 or binary points, from calibration instead. So DynamicQuantizeLinear passes its input on, with the scale 1 and the zero
-point 0, and operators on its bytes compute on real numbers; the later nodes, which apply scales, stay."""
+point 0. Operators on its bytes compute on real numbers. The later nodes, which apply scales, stay."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
 def _clip(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that limits the node's input to 0 and an upper limit.
 
-    Raise CompileError if neither the SIMD unit nor the way out of the accumulators can do it."""
+    Raise CompileError if neither the SIMD unit nor the requantizer can do it."""
     if not builder.arch.output_maximum:
         need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, *ELEMENTWISE)
@@ -109,7 +109,7 @@ def _gate(builder: Builder, position: int, node: Node) -> Open:
 def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that ends with the node's leaky ReLU.
 
-    Raise CompileError if neither the SIMD unit nor the way out of the accumulators can do it."""
+    Raise CompileError if neither the SIMD unit nor the requantizer can do it."""
     if not builder.arch.output_slope:
         need_registers(builder.arch, node)
     layer = builder.fuse_or_load(node.input(0), node, position, Relu, *ELEMENTWISE)

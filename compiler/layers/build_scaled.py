@@ -7,7 +7,7 @@ So a layer is fused over a tensor only where that does not change the result:
 * a convolution, or a sum of tensors as they are loaded; then at most a ReLU, and a limit at which its scale ends;
 * a max pool, or a function of one number by its table of 256 values, of bytes as they are.
 
-If only a sum or a function reads a convolution's result, it is rounded within the layer: it is requantized to bytes and
+If only a sum or a function reads a convolution's result, it is rounded within the layer. It is requantized to bytes and
 loaded back, so that no further layer is needed. A sum may be saved a second time, with a factor and an offset for each
 channel. A max pool whose windows share no pixels joins a function; then the function's result may be saved too. A gate
 of each channel becomes the requantizer's multipliers.

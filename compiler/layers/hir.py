@@ -263,8 +263,8 @@ class Layer:
     ``name`` is the graph node that made the core. ``translation`` belongs to the rounding, or to the save of a layer
     without one. ``adds`` read a second Var each. ``factors`` is a Var whose first pixel has a factor for each channel,
     applied where the save requantizes; the instruction LoadScale reads its pixels. A layer has at most one of
-    ``multiplies``, ``lookup`` and ``elementwise``. Of two saves the first is either that of the accumulators before a
-    scaling or a ReLU, or comes before a max pool whose windows partition the image, so that each pixel is saved
+    ``multiplies``, ``lookup`` and ``elementwise``. The first of two saves takes the accumulators before a scaling or a
+    ReLU, or it comes before a max pool. The windows of that pool partition the image, so that each pixel is saved
     once."""
 
     name: str

@@ -2,8 +2,8 @@
 """Depthwise convolutions as passes: which taps of the kernel one MatMul takes, and how it walks along a row.
 
 A pass takes up to ``row_taps`` taps of one row of the kernel, and the same taps of up to ``kernel_rows`` rows. Its
-input advances by the same number of vectors from tap to tap and from result to result: with a stride of 2 it takes
-every other tap, with a dilation of 2 it makes every other result."""
+input advances by the same number of vectors from tap to tap and from result to result. With a stride of 2 it takes
+every other tap, and with a dilation of 2 it makes every other result."""
 
 from __future__ import annotations
 

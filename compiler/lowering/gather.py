@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring elements to where an operator needs them: by views if that is enough, else by copies through the array.
 
-A copy is a 1x1 convolution whose weights choose channels, from a View to a part of an assembled tensor; a tensor is cut
-into boxes of pixels that one such convolution serves."""
+A copy is a 1x1 convolution whose weights choose channels. It goes from a View to a part of an assembled tensor. A
+tensor is cut into boxes of pixels that one such convolution serves."""
 
 from __future__ import annotations
 

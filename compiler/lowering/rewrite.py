@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The graph while it is rewritten: what every tensor of the model has become, and makers of canonical nodes.
 
-Canonical tensors are 1 x channels x height x width. Besides ONNX's own Conv, Add, Mul, Abs, Relu, Clip, LeakyRelu
-and MaxPool there are ``Product`` (of matrices: rows are pixels, columns are channels; the second one's width is 1),
-``Enlarge`` (every pixel ``factors`` times) and two nodes that move nothing: ``View`` (pixel (y, x) is pixel ``offset +
-y * pitch + x * step`` of its input) and ``Assemble`` (parts written into one tensor at ``places``: first channel,
-offset, pitch, step)."""
+Canonical tensors are 1 x channels x height x width. There are ONNX's own Conv, Add, Mul, Abs, Relu, Clip, LeakyRelu and
+MaxPool, and four nodes of ours. ``Product`` multiplies matrices: rows are pixels, columns are channels, and the second
+one's width is 1. ``Enlarge`` repeats every pixel ``factors`` times. Two nodes move nothing. Pixel (y, x) of a ``View``
+is pixel ``offset + y * pitch + x * step`` of its input. ``Assemble`` has parts written into one tensor at ``places``:
+first channel, offset, pitch, step."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 """The product of a computed row with a computed matrix: element by element, and summed.
 
 An array loads a matrix as weights to multiply one row with it, and needs it in the order of weights for that. The SIMD
-unit multiplies as many numbers in about the same time, wherever they lie: heads of keys and values beside each other,
-each token a pixel, as a cache keeps them. Sums over channels or pixels are convolutions.
+unit multiplies as many numbers in about the same time, wherever they lie. So heads of keys and values lie beside each
+other, and each token is a pixel, as a cache keeps them. Sums over channels or pixels are convolutions.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Swap the channels and pixels of a tensor, which the machine's lanes cannot do by themselves.
 
-A bit of the pixels' number and the same bit of the channels' number are exchanged by two convolutions with two taps
-each: pixel p and the one whose bit differs. After as many stages as the larger number has bits all are exchanged: 2 *
-log2(64) convolutions for 64 x 64, where copying each pixel on its own takes 64 * 64. A stack of matrices is swapped in
-as many."""
+Two convolutions exchange a bit of the pixels' number with the same bit of the channels' number. Each has two taps:
+pixel p, and the pixel whose number differs in that bit. After as many stages as the larger number has bits all are
+exchanged: 2 * log2(64) convolutions for 64 x 64, where copying each pixel on its own takes 64 * 64. A stack of matrices
+is swapped in as many."""
 
 from __future__ import annotations
 

@@ -239,8 +239,8 @@ def _inside(grid: Grid, other: Grid) -> Grid:
 def _attributes(node: Node, grid: Grid, have: Grid) -> dict[str, Any] | None:
     """Return the attributes of a window that makes ``grid`` from the pixels ``have`` of its input.
 
-    Return None if that is not possible: pixels begin before the first window, or go on so far after the last one that
-    there would be another, or windows or taps do not lie whole steps apart, as those in the padding need not."""
+    Return None if that is not possible. Then pixels begin before the first window, or go on so far after the last one
+    that there would be another. Or windows or taps do not lie whole steps apart, as those in the padding need not."""
     window = _window(node, grid)
     strides, pads, ends, dilations = [], [], [], []
     for axis in range(2):

@@ -4,8 +4,8 @@
 Rounding twice in the same way is done once. If a tensor has a scale already and another is wanted, a copy of it is
 made: an Enlarge that repeats nothing. Maxima, copies and views keep the scale of their input, so a scale wanted for
 them is wanted for their input. Parts of an assembled tensor share its scale. A tensor with other readers gets the scale
-that one of them wants only if that holds all its values: a file rounds a slice to the slice's own range, and a tensor
-without a Relu to a range from 0 on."""
+that one of them wants only if that scale holds all its values. For a file rounds a slice to the slice's own range, and
+a tensor without a Relu to a range from 0 on."""
 
 from __future__ import annotations
 

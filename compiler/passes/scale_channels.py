@@ -4,8 +4,8 @@
 Squeeze and excitation has such gates. The SIMD unit multiplies bytes to a byte, but an exact product has more bits and
 should be rounded once. The requantizer does that: its multipliers, one for each lane, come from local memory. There
 they are unsigned bytes; the other bytes of a multiplier and its bias are 0. So the gate becomes a row of
-``SCALE_VECTORS`` pixels, of which the first is the gate and the others are 0, and a table makes bytes of it that count
-from 0. It may not be negative."""
+``SCALE_VECTORS`` pixels. The first is the gate, and the others are 0. A table makes bytes of it that count from 0. It
+may not be negative."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pass: scale the numbers around lookup tables between convolutions so that they fill their range.
 
-Far from where it bends a hard swish is a line, so are SiLU and GELU. A slope of 16 bits holds a power of two exactly:
-then the line is right at any distance from its key, and the keys lie close together where the function bends. After a
+Far from where it bends a hard swish is a line, so are SiLU and GELU. A slope of 16 bits holds a power of two exactly.
+So the line is right at any distance from its key, and the keys lie close together where the function bends. After a
 normalisation the slope may be 0.633, whose rounding error grows with the distance, so that keys would have to lie far
 out. Binary points are powers of two as well, and leave up to a bit of a tensor's range empty. Convolutions before and
 after can take any factor, so the function reads and gives numbers s times as large: s f(x / s) has the same slopes."""

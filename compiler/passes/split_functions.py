@@ -2,8 +2,8 @@
 """Pass: functions that vary over a wide range of positive arguments become sums of functions over parts of it.
 
 1 / sqrt(x) over 0.001 .. 1 in one table has hardly a key where it bends, and no binary point serves both ends. So each
-part of a range has a table of its own that is constant elsewhere, and an argument of its own that saturates where the
-part ends: f(x) = sum of f(x limited to part k) - f(end of part k), and in the last part f itself."""
+part of a range has a table of its own, which is constant elsewhere. It also has an argument of its own, which saturates
+where the part ends. f(x) is the sum of f(x limited to part k) - f(end of part k), and in the last part f itself."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def _argument(source: str, name: str, high: float, most: float | None, makers: M
               constants: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> tuple[list[Node], float]:
     """Return the nodes that make a part's argument with a binary point of its own, and a factor still to apply.
 
-    A convolution is made again. If it is a mean of squares, these are limited to ``most``; a mean with equal weights is
-    made as a sum, whose weights of 1 need no bits, so that all are left for small squares."""
+    A convolution is made again. If it is a mean of squares, these are limited to ``most``. A mean with equal weights is
+    made as a sum. Its weights of 1 need no bits, so that all bits are left for small squares."""
     maker = makers.get(source)
     if maker is None or maker.op != "Conv":
         channels = shapes[source][1]

@@ -307,8 +307,8 @@ def _finer(scales: np.ndarray, magnitude: np.ndarray, least: np.ndarray) -> np.n
 def rounded_again(weights: np.ndarray, scales: np.ndarray) -> RoundedAgain | None:
     """Return which of a quantised file's ``weights`` [channels, n] are not exact on ``scales`` [channels].
 
-    Return None if all are exact, or if they are multiples of no scale that a byte with a zero point can have: then the
-    file has them as real numbers."""
+    Return None if all are exact. Return None too if they are multiples of no scale that a byte with a zero point can
+    have, for then the file has them as real numbers."""
     error = rounded_weights(weights, scales) * scales[:, None] - weights
     inexact = np.abs(error) > 2 * NEAR * scales[:, None]
     lost = np.zeros(len(weights), bool)

@@ -2,12 +2,12 @@
 """Lay out Consts: weights, biases and SIMD operands as vectors of DRAM1, in the order in which layers read them.
 
 The weights of a mat_mul layer are cut into tiles of lanes x lanes, one for each output tile, input tile and tap of the
-kernel. Per output tile: one bias vector, then the rows of every tile that is not all zero; tiles with fewer than
-``lanes`` input channels store only those rows (what the weight column holds beyond them meets lanes that are zero).
+kernel. An output tile has one bias vector, then the rows of every tile that is not all zero. Tiles with fewer than
+``lanes`` input channels store only those rows, for what the weight column holds beyond them meets lanes that are zero.
 INT8 machines have no bias vectors: multipliers and biases of the requantizer lie in blocks of their own. There a weight
 beyond the machine's range is the sum of several, each in a tile of its own; first tiles are complete. For a depthwise
-layer that runs in passes (``compiler/layers/taps.py``) a tile is what a pass takes: a row for each tap, or two rows,
-one with the even lanes and one with the odd lanes."""
+layer that runs in passes (``compiler/layers/taps.py``) a tile is what a pass takes: a row for each tap, or two rows.
+Then one has the even lanes and one the odd lanes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class OutputBlock:
     """The weights of one output tile: the bias row at offset ``bias``, then ``tiles[i]`` of every input tile i.
 
     With ``carries_bias`` the very first tile covers every output pixel and lies right behind the bias, so that both
-    load as one; otherwise a MatMul first writes the bias to every output pixel. Without ``biased`` there is no bias
+    load as one. Otherwise a MatMul first writes the bias to every output pixel. Without ``biased`` there is no bias
     row, and sums begin with zero."""
 
     bias: int

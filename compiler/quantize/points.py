@@ -2,7 +2,7 @@
 """Fixed-point parameters: a binary point for every Var, for weights and accumulators of every layer, and shifts.
 
 A scalar v at point p is the integer v * 2**p. Activations at px and weights at pw meet in the accumulators at pa = px +
-pw; a bias or a residual at point q is loaded with shift pa - q; results are requantized with shift pa - py."""
+pw. A bias or a residual at point q is loaded with shift pa - q, and results are requantized with shift pa - py."""
 
 from __future__ import annotations
 

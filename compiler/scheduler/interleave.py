@@ -2,9 +2,9 @@
 """Interleaving: sort operations by the cycle in which they would start on a machine with endless queues.
 
 The machine takes instructions in order and its queues are short, so a program is fast when each instruction stands
-where its unit gets to it. One forward pass gives every operation its start: its unit takes operations in the order in
-which they were emitted, and an operation waits until those before it that it conflicts with are done, as the interlock
-decides it (the whole range from an access's first to its last vector counts). Then operations are sorted by start.
+where its unit gets to it. One forward pass gives every operation its start. A unit takes operations in the order in
+which they were emitted. An operation waits until those before it that it conflicts with are done, as the interlock
+decides it: the whole range from an access's first to its last vector counts. Then operations are sorted by start.
 Conflicting operations never change places, because the later one starts strictly later; so the program means the
 same."""
 

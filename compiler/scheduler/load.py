@@ -115,8 +115,8 @@ class Loader:
     def _tables(self, near: Address, depth: int) -> Iterator[lir.Operation]:
         """Yield the loads of the lookup tables, by way of ``near``.
 
-        Those that the SIMD unit holds already are left out. That of keys is read as far as the others: behind its own
-        entries lie those of the table of values, with which it is moved if there is room for both. They come from
+        Those that the SIMD unit holds already are left out. The table of keys is read as far as the others. Behind its
+        own entries lie those of the table of values, with which it is moved if there is room for both. They come from
         DRAM1, for DRAM0 may be busy with the inputs of the layer before; those of layers of few pixels from either."""
         consts = self.shape.consts
         apart = consts.local_vectors > depth

@@ -30,7 +30,7 @@ LOAD_OVERHEAD_CYCLES = 8
 """Cycles that loading a weight tile may cost beyond its rows.
 
 It begins in the cycle after the last tile's start, but waits for banks of local memory that others use. With 1 instead
-of 8, a tile that just outlasts its load would seem as good as one twice as long: a layer of 8 x 8 pixels on 32 lanes
+of 8, a tile that just outlasts its load would seem as good as one twice as long. A layer of 8 x 8 pixels on 32 lanes
 then takes 48 % more cycles."""
 
 
@@ -54,7 +54,7 @@ class Cut(NamedTuple):
     """The sizes that a cut of the output leads to, in pixels: its tiles, the core's result, and the input tiles.
 
     Input pixels are those of one channel tile. ``array`` is the modelled cycles of one weight tile over all output
-    tiles: its pixels, or its own load if that takes longer; the average if weight tiles share a load."""
+    tiles: its pixels, or its own load if that takes longer. If weight tiles share a load, it is their average."""
 
     regions: int
     core_largest: int

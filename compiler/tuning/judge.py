@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The judge: what choices cost, to the cycle, of a whole part of a network or of the few layers that they change.
 
-A candidate that changes some layers is compared with what it changes in a window: these layers and one on either side,
-scheduled, put in order, encoded and estimated as if the machine began there. What a window promises is only kept when
-the whole program keeps it.
+A candidate that changes some layers is compared with what it changes in a window, which is these layers and one on
+either side. The window is scheduled, put in order, encoded and estimated as if the machine began there. What a window
+promises is only kept when the whole program keeps it.
 """
 
 from __future__ import annotations

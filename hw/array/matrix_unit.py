@@ -17,12 +17,12 @@ from weft.hw.contract.arch import Arch
 class MatrixUnit(wiring.Component):
     """The way through the array: it multiplies vectors of local memory by weights that it loads from there.
 
-    ``load_weight``: operations that shift weights into the array's shadow column. ``mat_mul``: operations whose
-    vectors go through the array, the first of which swaps that column in. Each is a stream of operations with a pulse
-    ``done`` for each, in order, and the ports of the unit that carries them out. The two units keep their turns among
-    themselves: weights are not shifted over those that a MatMul before has not swapped in, and a MatMul waits for the
-    loads of the weights that it swaps in. Throughput: a row of weights (two with ``weight_load_rows`` 2) and a vector
-    a cycle. Latency: :class:`LoadWeightUnit`'s, :class:`MatMulUnit`'s."""
+    ``load_weight``: operations that shift weights into the array's shadow column. ``mat_mul``: operations whose vectors
+    go through the array, the first of which swaps that column in. Each is a stream of operations with a pulse ``done``
+    for each, in order, and the ports of the unit that carries them out. The two units keep their turns among
+    themselves. Weights are not shifted over those that an earlier MatMul has not swapped in, and a MatMul waits for the
+    loads of the weights that it swaps in. Throughput: a row of weights (two with ``weight_load_rows`` 2) and a vector a
+    cycle. Latency: :class:`LoadWeightUnit`'s, :class:`MatMulUnit`'s."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch

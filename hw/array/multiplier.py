@@ -13,9 +13,9 @@ from amaranth.lib.wiring import In, Out
 class Multiplier(wiring.Component):
     """``product`` is ``left`` x ``right``, LATENCY cycles later, one product a cycle; free running.
 
-    ``right`` is the value of the last cycle in which ``take_right`` was high. Nothing here resets. It is a component
-    of its own because yosys finds the registers inside a DSP block by itself for Xilinx only: for the ECP5 the flow
-    replaces it by name (``ecp5.dsp_multipliers``)."""
+    ``right`` is the value of the last cycle in which ``take_right`` was high. Nothing here resets. It is a component of
+    its own because yosys finds the registers inside a DSP block for Xilinx only. For the ECP5 the flow replaces it by
+    name (``ecp5.dsp_multipliers``)."""
 
     LATENCY = 2
 

@@ -41,9 +41,9 @@ class SystolicArray(wiring.Component):
       the last vectors, see :class:`TapStreams`; ``taps`` says which of them count, bit 0 the oldest. ``activation_1``
       and so on: what further rows of the kernel meet.
 
-    Everything travels as a wave, so nothing else needs to be kept apart: a shift may come in the cycle of a swap
-    (the swap does not see it) or in any later one, and a swap may come in the cycle after the last shift. Reset
-    clears the valids and waves under way; the weight columns keep their values. All weights are zero at power-up."""
+    Everything travels as a wave, so nothing else needs to be kept apart. A shift may come in the cycle of a swap, which
+    does not see it, or in any later one. A swap may come in the cycle after the last shift. Reset clears the valids and
+    waves under way; the weight columns keep their values. All weights are zero at power-up."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch

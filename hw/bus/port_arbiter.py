@@ -32,10 +32,10 @@ class PortArbiter(wiring.Component):
 
     Reads: an address a cycle, of the clients that offer one in turn (data of all cores, then programs of all). Beats go
     to the clients in the order of the addresses. A program's beats wait in a queue of their own, and its address waits
-    until the queue has room for the whole burst: a core whose decoder waits for data must not keep that data waiting
-    behind its next instructions. Writes: a core is chosen, in turn, when an address of it and the first beat of its
-    data are here, and it keeps the port until its burst's last beat. So no core waits for data that another has not
-    made yet. Responses go back in the order of the bursts. Each client sees its own in its own order. Up to
+    until the queue has room for the whole burst. For a core whose decoder waits for data must not keep that data
+    waiting behind its next instructions. Writes: a core is chosen, in turn, when its address and the first beat of its
+    data are here. It keeps the port until its burst's last beat. So no core waits for data that another has not made
+    yet. Responses go back in the order of the bursts. Each client sees its own in its own order. Up to
     ``OUTSTANDING_BURSTS`` bursts are outstanding each way.
 
     With ``join_cycles`` one burst serves all cores that ask for the same constants (:class:`JoinedReads`). A beat of it

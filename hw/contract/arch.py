@@ -126,10 +126,10 @@ class Arch:
     depthwise_taps: int = key("3 lets a MatMul multiply each lane by weights of its own, of 3 neighbouring vectors; 9 "
                               "of 3 such rows at once; 0 leaves that out",
                               _CONSTANTS, _REFUSED, default=0, integers=(0, max(TAPS)), since=2)
-    output_maximum: int = key("1 lets a ReLU on the way out of the accumulators end at a number that programs choose "
+    output_maximum: int = key("1 lets the ReLU of the accumulators' move-out unit end at a number that programs choose "
                               "(ReLU6, Clip)", _CONSTANTS, _REFUSED, default=0, integers=(0, 1), since=2)
-    output_slope: int = key("1 lets a ReLU on the way out of the accumulators multiply what is below zero by a number "
-                            "that programs choose (LeakyReLU); a DSP block a lane",
+    output_slope: int = key("1 lets the ReLU of the accumulators' move-out unit multiply what is below zero by a "
+                            "number that programs choose (LeakyReLU); a DSP block a lane",
                             _CONSTANTS, _REFUSED, default=0, integers=(0, 1), since=2)
     cores: int = key("machines of this description that work side by side on one memory, each on a program of its own",
                      _CONSTANTS, _SAME, default=1, integers=(1, 16), since=2)

@@ -58,9 +58,9 @@ def upper_places(arch: Arch) -> int:
 ROWS_AHEAD = 32
 """Rows of either part of the column of weights that are read before their turn, at most.
 
-It counts on machines that load two rows of weights a cycle. By a model of 4 banks the array of 48 lanes waits 3 % of a
-layer of 6 x 6 pixels with 8 rows, for banks that its own vectors use, and no more than 0.5 % with 16. 32 take as much
-distributed RAM as 16 on Xilinx parts."""
+It counts on machines that load two rows of weights a cycle. A model of 4 banks was asked about an array of 48 lanes and
+a layer of 6 x 6 pixels. The array waits 3 % of the cycles with 8 rows, for banks that its own vectors use, and at most
+0.5 % with 16. 32 rows take as much distributed RAM as 16 on Xilinx parts."""
 
 
 def load_weight_cycles(arch: Arch, rows: int) -> int:

@@ -3,8 +3,8 @@
 
 It has five stages. *Read*: it holds an instruction and its number, and the faults of its form, found on the way in;
 Configure registers are read and written. *Multiply* and *sum*: bases, sizes, strides, rows and pitches become last
-addresses, in as many bits as an operand's address has, and a bit that says whether more would be needed. *Check*: last
-addresses are compared with the memories' depths. *Give*: a legal instruction goes to the interlock.
+addresses. These have as many bits as an operand's address, and a further bit says whether more would be needed.
+*Check*: last addresses are compared with the memories' depths. *Give*: a legal instruction goes to the interlock.
 
 Each stage holds the configuration as it was when its instruction was read, so a later Configure does not change the
 instructions before it."""

@@ -46,9 +46,9 @@ class Interlock(wiring.Component):
     one-hot) selects a unit; ``faulting_program_counter`` is the number of the unit's oldest outstanding instruction,
     and ``faulting_dram1`` (on a shared port) says whether this one is in DRAM1.
 
-    Latency: ISSUE_LATENCY (SIMD: SIMD_ISSUE_LATENCY) from ``i`` taken to the unit's stream valid, if nothing
-    conflicts and no other queue fetches; 1 + FETCH_LATENCY (SIMD: 1) from one operation of a unit taken to the next.
-    With register slices it is one cycle more, except for SIMD."""
+    Latency: ISSUE_LATENCY (SIMD: SIMD_ISSUE_LATENCY) from ``i`` taken to the unit's stream valid, if nothing conflicts
+    and no other queue fetches. From one operation of a unit taken to the next it is 1 + FETCH_LATENCY (SIMD: 1). With
+    register slices it is one cycle more, except for SIMD."""
 
     def __init__(self, arch: Arch, layouts: dict[str, data.StructLayout]) -> None:
         self._arch, self._layouts = arch, layouts

@@ -119,8 +119,8 @@ class StepHistory(wiring.Component):
         ]
         with m.If(self.keep):
             m.d.sync += [head.eq(head + 1), self.kept.eq(self.kept + (self.kept != self._depth))]
-        # A step is read REPEAT_LATENCY - 1 cycles before the one that takes it is kept: too early for the two steps
-        # nearest to it, which come in turn as they were. A memory of a power of two keeps them where they belong.
+        # A step is read REPEAT_LATENCY - 1 cycles before the one that takes it is kept. That is too early for the two
+        # steps nearest to it, which come in turn as they were. A memory of a power of two keeps them where they belong.
         assert REPEAT_LATENCY == 4, "the two nearest steps are too new to be read"
         one, two, second = Signal(), Signal(), Signal()
         with m.If(moves):

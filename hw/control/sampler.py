@@ -53,9 +53,9 @@ class Sampler(wiring.Component):
     ``samples``: AXI4-Stream of 64-bit words, with ``last`` on every ``sample_block_size``-th. The machine never waits:
     if the word before has not been taken yet, a sample is dropped and does not count in the block.
 
-    ``interval`` 0: no samples. A block that was begun is then filled up with invalid samples (program counter all
-    ones, handshakes zero), one a cycle as they are taken, so that its ``last`` comes; after that nothing is sent.
-    The first sample comes ``interval`` cycles after the interval was set from 0. Latency: 1 cycle."""
+    ``interval`` 0: no samples. A block that was begun is then filled up with invalid samples, one a cycle as they are
+    taken, so that its ``last`` comes. Their program counter is all ones, and their handshakes are zero. After that
+    nothing is sent. The first sample comes ``interval`` cycles after the interval was set from 0. Latency: 1 cycle."""
 
     LATENCY = 1
 

@@ -79,8 +79,8 @@ class Supervisor(wiring.Component):
     def _errors(self, m: Module) -> None:
         """Keep the first error; of several in one cycle the one of the earliest instruction.
 
-        An operation under way on a DRAM port comes first (of these the lowest cause), then the decoder's
-        instruction, then the program's next one, which is still being read, then counters and other cores."""
+        An operation under way on a DRAM port comes first, of these the lowest cause. The decoder's instruction is next,
+        then the program's next one, which is still being read. Counters and other cores come last."""
         told = {name: getattr(self, f"{name}_error") for name in self._causes}
         if "other" in told:  # nobody waits in a core at rest
             told["other"] = told["other"] & self.running

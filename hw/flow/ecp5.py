@@ -38,8 +38,8 @@ DEFAULT_CHIP = "LFE5UM5G-85F-8"
 PLACE_AND_ROUTE = ("--placer", "heap", "--router", "router2", "--tmg-ripup")
 """The options of nextpnr that choose placer and router.
 
-Without ``--tmg-ripup`` router2 appends a sink of a wide net to the branch next to it, however long the way is by
-then: the same placement came out at 76.8 MHz, and with it at 94.1 MHz."""
+Without ``--tmg-ripup`` router2 appends a sink of a wide net to the branch next to it, however long the way is by then.
+The same placement came out at 76.8 MHz without it, and at 94.1 MHz with it."""
 
 # -- multipliers -------------------------------------------------------------------------------------------------------
 FACTOR_WIDTH = 18
@@ -54,9 +54,9 @@ _CONSTANT = re.compile(r"^ *connect \\(\S+) (\d+)'([01]+)$", re.MULTILINE)
 def dsp_multipliers(rtlil: str, width: int) -> str:
     """Return Verilog that makes each multiplier of a design a DSP block, with all of its registers inside.
 
-    It is empty if factors of ``width`` bits are too wide for a block. A multiplier whose inputs have other widths
-    gets these. yosys itself leaves the registers outside, and then the block alone takes 4 ns of a cycle, and as
-    much again to reach. Raise WeftError if a pin of a block would have no driver."""
+    It is empty if factors of ``width`` bits are too wide for a block. A multiplier whose inputs have other widths gets
+    these. By itself yosys leaves the registers outside. Then the block alone takes 4 ns of a cycle, and as much again
+    to reach. Raise WeftError if a pin of a block would have no driver."""
     if width > FACTOR_WIDTH:
         return ""
     pins = ", ".join(f".{pin.upper()}{bit}({pin}[{bit}])" for pin, bits in (("a", 18), ("b", 18), ("p", 36))

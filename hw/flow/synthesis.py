@@ -107,8 +107,8 @@ A pin without a driver is an ``x`` in the netlist, and undefined on silicon."""
 def run_yosys(script: str, folder: Path, name: str) -> None:
     """Run a script, with its log in ``<name>.log``.
 
-    Raise WeftError with its last lines if it fails or gives one of the ``_FATAL`` warnings. yosys has to write into
-    files: whatever it prints after its first call of abc is lost when it runs as WebAssembly."""
+    Raise WeftError with its last lines if it fails or gives one of the ``_FATAL`` warnings. It has to write into files,
+    for what it prints after its first call of abc is lost when it runs as WebAssembly."""
     (folder / f"{name}.ys").write_text(script)
     done = subprocess.run(yosys_command(name), cwd=folder, capture_output=True, text=True, check=False)
     log = (folder / f"{name}.log").read_text() if (folder / f"{name}.log").exists() else done.stderr

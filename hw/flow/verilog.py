@@ -117,9 +117,9 @@ _ASSIGNMENT = re.compile(r"^(?P<indent> +)(?P<target>\S+ )(?P<part>(?:\[[^\]]*\]
 def fold_registers(text: str) -> str:
     """Say what a register becomes where it is clocked: ``always @(posedge clk) if (enable) q <= d;``.
 
-    Yosys writes a wire for the next value, ``always @* begin n = q; if (enable) n = d; end``, and clocks that; a
-    simulator then computes and copies every register in every cycle. Verilator is a sixteenth faster with it, and
-    what it makes is a quarter smaller. A next value that anything else reads stays as it is."""
+    Yosys writes a wire for the next value, ``always @* begin n = q; if (enable) n = d; end``, and clocks that. A
+    simulator then computes and copies every register in every cycle. Verilator is a sixteenth faster with it, and what
+    it makes is a quarter smaller. A next value that anything else reads stays as it is."""
     return _MODULE.sub(lambda module: _fold_module(module[0]), text)
 
 

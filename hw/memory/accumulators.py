@@ -149,8 +149,8 @@ class AccumulatorBank(wiring.Component):
     the block RAM a cycle later.
 
     A scalar at the upper end of its range may stand in ``result``, and in the block RAM, as zero with its bit of
-    ``at_top`` set (:func:`filled`): a flip-flop that is cleared or set costs no look-up table, as a choice for each
-    bit would."""
+    ``at_top`` set (:func:`filled`). A flip-flop that is cleared or set costs no look-up table, as a choice for each bit
+    would."""
 
     def __init__(self, arch: Arch, rows: int, row_width: int) -> None:
         self._arch, self._rows = arch, rows

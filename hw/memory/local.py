@@ -24,11 +24,11 @@ class LocalMemory(wiring.Component):
     """Local memory for the clients ``readers`` and ``writers``; each gets a port of its name (see ``ports.py``).
 
     Every cycle each bank serves one read and one write. The clients that ask for a bank take turns. Only the reader
-    ``first`` never waits, nor do those ``beside`` it, which never ask for a bank of each other's or of its; nor does
-    the writer ``first_writer``: if it took turns, a client at half its pace would meet it in bank after bank and slow
-    it down to half. ``contended`` tells the reader ``first`` that it, or one beside it, kept another one waiting in
-    this cycle; it must leave a gap later. Other writers wait for ``first_writer`` as long as its operation stays in a
-    bank.
+    ``first`` never waits, nor do those ``beside`` it, which never ask for a bank of each other's or of its. The writer
+    ``first_writer`` never waits either. If it took turns, a client at half its pace would meet it in bank after bank
+    and slow it down to half. ``contended`` tells the reader ``first`` that it, or one beside it, kept another one
+    waiting in this cycle; it must leave a gap later. Other writers wait for ``first_writer`` as long as its operation
+    stays in a bank.
 
     A read is answered ``LOCAL_READ_LATENCY`` cycles after it was taken. A write is seen by every read taken in a
     later cycle (with register slices from the second cycle on; the interlock lets no read begin before). Contents

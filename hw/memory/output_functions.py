@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of scalars on their way out of the accumulators: a slope below zero, and a largest value."""
+"""Functions of scalars before they are requantized: a slope below zero, and a largest value."""
 
 from __future__ import annotations
 

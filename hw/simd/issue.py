@@ -18,11 +18,11 @@ from weft.hw.simd.micro import micro_layout
 class Issue(wiring.Component):
     """``i``: micro-operations in order; ``issued`` is high in the cycle in which ``o`` enters the pipeline.
 
-    A micro-operation with read enters in the cycle in which its ``request`` is taken. It waits until all earlier
-    writes to its read address have been taken by the memory, until its source registers have been written
-    (``register_latency``: an operation issued so many cycles after the one that writes a register finds the value)
-    and until fewer than IN_FLIGHT are under way in the pipeline and the queue behind it. ``retired`` tells that the
-    oldest has left. ``drained``: none is here or under way. LATENCY: from ``i`` taken to ``issued``, unhindered."""
+    A micro-operation with read enters in the cycle in which its ``request`` is taken. It waits until all earlier writes
+    to its read address have been taken by the memory, and until its source registers have been written. An operation
+    finds a register's value if it is issued ``register_latency`` cycles after the one that writes it. It also waits
+    until fewer than IN_FLIGHT are under way in the pipeline and the queue behind it. ``retired`` tells that the oldest
+    has left. ``drained``: none is here or under way. LATENCY: from ``i`` taken to ``issued``, unhindered."""
 
     LATENCY = 1
     IN_FLIGHT = SIMD_IN_FLIGHT

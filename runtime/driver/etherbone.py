@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Etherbone over UDP, as LiteEth answers it: one record in a packet, addresses and data of 32 bits.
 
-A packet is a header, a record's header with the numbers of writes and reads, and for each of the two a base address and
-its words or addresses; all numbers have their highest byte first. A read is answered by a packet that writes the words
-to the base address in the question. So each question has a number, and late answers are recognised."""
+A packet is a header and a record. The record's header has the numbers of writes and reads, and for each of the two
+follow a base address and its words or addresses. All numbers have their highest byte first. A read is answered by a
+packet that writes the words to the base address in the question. So each question has a number, and late answers are
+recognised."""
 
 from __future__ import annotations
 

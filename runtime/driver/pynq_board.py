@@ -50,7 +50,7 @@ class PynqMemory(MemoryMapped):
         """Write words, through to memory.
 
         The first and the last line of the cache also hold words beside them, which the machine may have written since
-        they were cached: they are fetched again before, or flushing would undo that."""
+        they were cached. So these lines are fetched again before, or flushing would undo that."""
         self._cached(address, len(words), "invalidate")
         super().write(address, words)
         self._cached(address, len(words), "flush")

@@ -2,7 +2,7 @@
 """UARTBone: LiteX's bridge from a serial line to the bus.
 
 A command is one byte (1 writes, 2 reads, to rising addresses), the number of words, the word address and, for a write,
-the words; all numbers have their highest byte first. A read is answered by the words alone, a write by nothing. The
+the words. All numbers have their highest byte first. A read is answered by the words alone, a write by nothing. The
 remote end gives up a command that is not whole after 100 ms."""
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ class ProgramMaker:
                             *functions])()
 
     def output_function(self) -> None:
-        """Choose the slope or the largest result of ReLUs on the way out of the accumulators."""
+        """Choose the slope or the largest result of ReLUs of the move-out unit."""
         register = self.random.choice(list(output_registers(self.arch)))
         most = self.isa.registers[register].maximum
         self.emit(self.isa.configure(register, self.random.choice(
