@@ -260,7 +260,7 @@ class _Seen:
         """Add a tensor's ``value`` on sample ``number``, one of ``count``. Raise CompileError for NaN or infinity."""
         if name in self.ends:
             value = np.nan_to_num(value, nan=np.nan, neginf=self.ends[name].low, posinf=self.ends[name].high)
-        if not np.isfinite(value).all():
+        if not np.isfinite((value.min(), value.max())).all():  # NaN and infinity are extremes
             raise refuse(f"tensor {name!r} on calibration input {number}", "NaN or infinity",
                          "finite numbers", "calibrate with inputs of the kind that the network is made for")
         self.ranges[name] = widened(self.ranges.get(name), value)

@@ -245,7 +245,7 @@ def _encode_weights(core: Convolution, own: LayerIntegers,
         start = offset
         found = [(tile, dense) for tile, whole in output_tile(weights, core.group, lanes, output)
                  for dense in ([whole] if biased else weight_parts(whole))]
-        dense = np.stack([dense[order] for _, dense in found])  # [tiles, taps, input lanes, output lanes]
+        dense = np.stack([dense for _, dense in found])[:, *order]  # [tiles, taps, input lanes, output lanes]
         which, present = np.nonzero(dense.any(axis=(2, 3)))
         inner = np.array([tile for tile, _ in found])[which]
         kept, places = _share_repeats(dense[which, present], which, rows[inner], start + biased)
@@ -271,12 +271,13 @@ def _repeated(before: OutputBlock, stored: np.ndarray, block: OutputBlock, conte
 
     ``stored``, ``content``: the vectors of both. A single tile may have fewer rows: beyond the last channel inputs are
     zero."""
+    if not np.array_equal(stored[:len(content)], content):
+        return None
     tiles, others = ([tile for group in entry.tiles for tile in group] for entry in (before, block))
     fewer = len(others) == len(tiles) == 1 and others[0].rows <= tiles[0].rows
     same = ([(tile.tap, tile.offset - before.bias) for tile in tiles]
             == [(tile.tap, tile.offset - block.bias) for tile in others])
-    size = len(content)
-    if not (tiles and same and (size == len(stored) or fewer) and np.array_equal(stored[:size], content)):
+    if not (tiles and same and (len(content) == len(stored) or fewer)):
         return None
     shift = before.bias - block.bias
     rows = {tile.offset: tile.rows for tile in tiles}
@@ -396,6 +397,6 @@ def output_tile(weights: np.ndarray, group: int, lanes: int, output: int) -> Ite
 def _joined_tiles(weights: np.ndarray, lanes: int) -> np.ndarray:
     """Return [input tiles, h, w, input lanes, output lanes] of one output tile that reads all input tiles."""
     channels_out, channels_in, height, width = weights.shape
-    beyond = (0, lanes - channels_out), (0, -channels_in % lanes), (0, 0), (0, 0)
-    tiles = np.pad(weights, beyond).reshape(lanes, -1, lanes, height, width)
-    return np.ascontiguousarray(tiles.transpose(1, 3, 4, 2, 0))
+    padded = np.zeros((lanes, -(-channels_in // lanes) * lanes, height, width), weights.dtype)
+    padded[:channels_out, :channels_in] = weights
+    return np.ascontiguousarray(padded.reshape(lanes, -1, lanes, height, width).transpose(1, 3, 4, 2, 0))

@@ -128,7 +128,7 @@ def _traffic(shape: LayerShape, tilings: Tilings) -> Traffic:
         consts = consts + weights
     elif not shape.weights_are_resident:
         read += _by_dram(shape, core.weights) * shape.part * weights // shape.output_tiles
-    return Traffic(shape.weight_tile_count * tilings.array, read[0], read[1], write[0], write[1], consts)
+    return Traffic(shape.tiles.count * tilings.array, read[0], read[1], write[0], write[1], consts)
 
 
 def _by_dram(shape: LayerShape, var: Var) -> np.ndarray:

@@ -89,6 +89,7 @@ class LayerShape:
                                                                              repr=False)
     _groups: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     _links: dict[Size, Links] = field(default_factory=dict, compare=False, repr=False)
+    _tiles: dict[tuple[int, int], WeightTiles] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def structure(self) -> Hashable:
@@ -174,20 +175,17 @@ class LayerShape:
         """Whether the core is a load; then each output channel tile is made of the same input channel tile."""
         return isinstance(self.layer.core, Load)
 
-    @cached_property
+    @property
     def tiles(self) -> WeightTiles:
-        """The layer's weight tiles."""
-        return WeightTiles(self.blocks, self.layer.core.window)
+        """The layer's weight tiles, the same object wherever its Vars lie."""
+        if self.box.tiles not in self._tiles:
+            self._tiles[self.box.tiles] = WeightTiles(self.blocks, self.layer.core.window)
+        return self._tiles[self.box.tiles]
 
     @property
     def most_taps(self) -> int:
         """The most weight tiles that any output channel tile has for one input channel tile."""
         return self.tiles.most_taps
-
-    @cached_property
-    def weight_tile_count(self) -> int:
-        """The number of the layer's weight tiles."""
-        return sum(len(tiles) for block in self.blocks for tiles in block.tiles)
 
     @cached_property
     def overhang(self) -> int:

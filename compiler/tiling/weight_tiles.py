@@ -51,6 +51,11 @@ class WeightTiles:
         return max((block.most_taps for block in self.blocks), default=1) or 1
 
     @cached_property
+    def count(self) -> int:
+        """The number of weight tiles."""
+        return sum(len(tiles) for block in self.blocks for tiles in block.tiles)
+
+    @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
         """The first and last tap of every weight tile, with the offset of its first row and behind its last one.
 
