@@ -246,6 +246,9 @@ class RegisterMachine:
         began = self.bridge.transport.seconds()
         self._command(cores, Command.START, lambda status: bool(status & ALIVE), LOOKS)
         for core, status in enumerate(self._wait(cores, group, began)):
+            if not status & ALIVE:  # it was started, and knows nothing of it
+                self.bridge.doubt()
+                return None
             if status >> Status.ERROR & 1:
                 raise self._stopped(core, group[core])
         seconds = self.bridge.transport.seconds() - began
@@ -292,6 +295,7 @@ class RegisterMachine:
                     return
                 self.bridge.pause(min(SHORTEST_PAUSE * 2 ** min(look, 20), LONGEST_PAUSE))
             self.bridge.doubt()
+            self.bridge.settle()  # what the command needs may be lost, such as the program's length
         status = ", ".join(f"{registers.read('STATUS'):#x}" for registers in cores)
         raise DeviceError(explain(f"device {self.name}", f"no effect of {command.name}, {COMMANDS} times, STATUS "
                                   f"{status}", "a machine that obeys its registers",
@@ -300,8 +304,11 @@ class RegisterMachine:
     def _wait(self, cores: Sequence[Registers], group: Sequence[_Placed], began: float) -> list[int]:
         """Wait until all programs have ended and the cores are drained; return STATUS of each.
 
-        A program that ran before is left alone nearly as long as it ran then."""
-        ran = max(placed.program.ran for placed in group)
+        A program that ran before is left alone nearly as long as it ran then, unless link faults, or a time-out, were
+        part of that time. The wait ends too if a core forgot its program: two readings in a row show none of ALIVE. One
+        reading alone may do that, in the cycle before DONE."""
+        faults, ran = self.bridge.faults, max(placed.program.ran for placed in group)
+        before = [ALIVE] * len(cores)
         if ran and not self.ring:
             self.bridge.pause(min((1 - NOTICED) * ran, self.seconds))
         while True:
@@ -309,13 +316,15 @@ class RegisterMachine:
             if self.ring:
                 self.ring.drain()
             left = [core for core, status in enumerate(found) if not status & ENDED or status >> Status.RUNNING & 1]
-            if not left:
-                return found
             elapsed = self.bridge.transport.seconds() - began
+            is_clean = elapsed <= self.seconds and self.bridge.faults == faults
+            for placed in [group[core] for core in left] if is_clean else group:
+                placed.program.ran = elapsed if is_clean else 0.0
+            if not left or not all((status | last) & ALIVE for status, last in zip(found, before, strict=True)):
+                return found
+            before = found
             if elapsed > self.seconds:
                 raise self._timeout(left[0], group[left[0]], found[left[0]])
-            for core in left:
-                group[core].program.ran = elapsed
             longest = SHORTEST_PAUSE if self.ring else LONGEST_PAUSE
             self.bridge.pause(min(max(NOTICED * elapsed, SHORTEST_PAUSE), longest))
 
