@@ -246,9 +246,6 @@ class RegisterMachine:
         began = self.bridge.transport.seconds()
         self._command(cores, Command.START, lambda status: bool(status & ALIVE), LOOKS)
         for core, status in enumerate(self._wait(cores, group, began)):
-            if not status & ALIVE:  # it was started, and knows nothing of it
-                self.bridge.doubt()
-                return None
             if status >> Status.ERROR & 1:
                 raise self._stopped(core, group[core])
         seconds = self.bridge.transport.seconds() - began
@@ -305,10 +302,9 @@ class RegisterMachine:
         """Wait until all programs have ended and the cores are drained; return STATUS of each.
 
         A program that ran before is left alone nearly as long as it ran then, unless link faults, or a time-out, were
-        part of that time. The wait ends too if a core forgot its program: two readings in a row show none of ALIVE. One
-        reading alone may do that, in the cycle before DONE."""
+        part of that time. The wait ends too if a core shows none of ALIVE: it forgot its program, or it is in the cycle
+        before DONE. Its counters tell which."""
         faults, ran = self.bridge.faults, max(placed.program.ran for placed in group)
-        before = [ALIVE] * len(cores)
         if ran and not self.ring:
             self.bridge.pause(min((1 - NOTICED) * ran, self.seconds))
         while True:
@@ -320,9 +316,8 @@ class RegisterMachine:
             is_clean = elapsed <= self.seconds and self.bridge.faults == faults
             for placed in [group[core] for core in left] if is_clean else group:
                 placed.program.ran = elapsed if is_clean else 0.0
-            if not left or not all((status | last) & ALIVE for status, last in zip(found, before, strict=True)):
+            if not left or not all(status & ALIVE for status in found):
                 return found
-            before = found
             if elapsed > self.seconds:
                 raise self._timeout(left[0], group[left[0]], found[left[0]])
             longest = SHORTEST_PAUSE if self.ring else LONGEST_PAUSE
