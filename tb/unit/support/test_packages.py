@@ -124,3 +124,13 @@ def test_a_checkout_has_its_own_version_and_a_wheel_its_metadatas(monkeypatch: p
     assert packages.version() == "7"
     monkeypatch.setattr(packages, "_project", lambda: None)
     assert packages.version() == f"9 of {packages._distribution()}"
+
+
+@pytest.mark.parametrize(("there", "name"), [
+    ((), packages.DISTRIBUTION), ((packages.RUNTIME,), packages.RUNTIME),
+    ((packages.DISTRIBUTION,), packages.DISTRIBUTION),
+    ((packages.DISTRIBUTION, packages.RUNTIME), packages.DISTRIBUTION)])
+def test_the_wheel_that_is_installed_is_the_one_that_is_asked(there: tuple[str, ...], name: str,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "installed", lambda each: "1" if each in there else None)
+    assert packages._distribution() == name
