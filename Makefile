@@ -14,7 +14,7 @@ SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lock lint clean formal mutate soak fuzz test-onnx test-tensorflow docs site wheel bitstream flash
+.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lock sbom lint clean formal mutate soak fuzz test-onnx test-tensorflow docs site wheel bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -104,6 +104,9 @@ mutate: $(READY)  ## every break of tb/mutations must be found by its test (minu
 
 lock: $(READY)  ## write lock.txt: the versions that are installed now, and keep those of what is not
 	@$(PY) scripts/lock.py
+
+sbom: $(READY)  ## dist/sbom.json: every package of the lock and the code of others that ships, as CycloneDX
+	@$(PY) scripts/sbom.py
 
 lint: $(READY)  ## ruff; mypy
 	@$(PY) -m ruff check .

@@ -133,7 +133,7 @@ def _read(file: IO[bytes], size: int, most: int) -> np.ndarray:
         shape, fortran, dtype = head(start)
     if dtype.hasobject:
         raise ValueError("pickled objects or no numpy file")
-    if min(shape, default=0) < 0:
+    if any(type(size) is not int or size < 0 for size in shape):  # True is an int for numpy's reader
         raise ValueError(f"shape {list(shape)}")
     file.seek(start.tell())
     wanted, there = math.prod(shape) * dtype.itemsize, size - start.tell()

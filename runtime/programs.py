@@ -82,10 +82,12 @@ class Batch:
 
     @cached_property
     def _rewind(self) -> list[Register]:
-        """Return the registers, among those new in weft, that the program sets."""
+        """Return the registers, among those new in weft, that the program sets.
+
+        One that the machine does not have is left out: the machine stops there."""
         opcode, _, register, *_ = self.isa.words(self.program)
         used = {int(number) for number in register[opcode == Opcode.CONFIGURE]}
-        return [known for known in Register if known in used and known >= Register.MAT_MUL_ROWS]
+        return [known for known in self.isa.registers if known in used and known >= Register.MAT_MUL_ROWS]
 
 
 def image_a_core(program: bytes, arch: Arch) -> list[bytes]:

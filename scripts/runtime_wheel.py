@@ -9,6 +9,7 @@ too, so either it or ``weft-accelerator`` is installed.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,8 @@ ROOTS = ("weft.runtime.driver.device", "weft.runtime.driver.links", "weft.runtim
          "weft.runtime.layouts", "weft.runtime.samples", "weft.runtime.arrays", "weft.runtime.streaming",
          "weft.golden.system", "weft.golden.races", "weft.tmodel.onnx_engine")
 """The modules that users load, and those that others load when they are asked for something."""
+FIRST_SECOND = 315_532_800
+"""1980-01-01, in seconds since 1970."""
 PROJECT = """
 [build-system]
 requires = ["setuptools>=77"]
@@ -70,9 +73,17 @@ def build(folder: Path) -> Path:
             file = place / "__init__.py" if (ROOT / place).is_dir() else place.with_suffix(".py")
             (Path(work) / file).parent.mkdir(parents=True, exist_ok=True)
             (Path(work) / file).write_bytes((ROOT / file).read_bytes())
-        subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), work],
-                       check=True)
+        pip_wheel(Path(work), folder)
     return max(folder.glob("weft_runtime-*.whl"), key=lambda path: path.stat().st_mtime)
+
+
+def pip_wheel(source: Path, folder: Path) -> None:
+    """Build the wheel of the project in ``source`` into ``folder``: the same bytes for the same sources.
+
+    The archive's files have the time of SOURCE_DATE_EPOCH, the first that such an archive can say if it is not set."""
+    given = {"SOURCE_DATE_EPOCH": str(FIRST_SECOND), **os.environ}
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder),
+                    str(source)], check=True, env=given)
 
 
 def modules() -> list[str]:

@@ -55,8 +55,7 @@ def build(source: Path, folder: Path) -> Path:
             if not path.name.startswith(".") and path.name not in ("build", "dist") and path.suffix != ".egg-info":
                 subprocess.run(["cp", "-rP", str(path), str(copy)], check=True)
         prebuild(copy, Path(work) / "cache")
-        subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder),
-                        str(copy)], check=True)
+        runtime_wheel.pip_wheel(copy, folder)
     return max(folder.glob("weft_accelerator-*.whl"), key=lambda path: path.stat().st_mtime)
 
 

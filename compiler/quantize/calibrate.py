@@ -34,6 +34,8 @@ SUMS = ("Conv", "Product")
 FEWEST_WHOLE = 256
 """The fewest numbers of which it means something that they are all whole."""
 
+NUMBERS = "biuf"
+"""The kinds of numpy types that calibration takes: truth values, integers, floats."""
 RANDOM_SAMPLES = 4
 RANDOM_SEED = 0
 MOST_BYTE = 255
@@ -412,13 +414,17 @@ def _type(graph: Graph, port: GraphPort) -> np.dtype:
 def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the calibration inputs as [samples, ...], each sample without a batch of 1.
 
-    Raise CompileError for a missing input, a wrong shape, and numbers that an integer input does not have."""
+    Raise CompileError for a missing input, a wrong shape, what is no number, and numbers that an integer input does not
+    have."""
     checked: dict[str, np.ndarray] = {}
     for port in graph.inputs:
         if port.name not in inputs:
             raise refuse(f"calibration of input {port.name!r}", f"arrays {', '.join(sorted(inputs)) or 'none'}",
                          f"an array named {port.name!r}", "name the arrays of the .npz after the model's inputs")
         value = _by_samples(np.asarray(inputs[port.name]), port)
+        if value.dtype.kind not in NUMBERS:
+            raise refuse(f"calibration array {port.name!r}", f"values of type {value.dtype}", "integers or floats",
+                         "convert the array")
         kind = _type(graph, port)
         with np.errstate(invalid="ignore"):
             checked[port.name] = value.astype(kind)

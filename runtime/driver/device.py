@@ -159,10 +159,10 @@ class Device:
     def launch(self, inputs: Arrays, raw: bool = False) -> Launch:
         """Start a run and return at once; the arrays must not change until the end. Parameters: see :meth:`run`."""
         session, backend = self.session, self.backend
-        future = self._workers.submit(session.run, inputs, on=backend, raw=raw, check=False)
+        future = self._workers.submit(self._counted, session, backend, inputs, raw)
         with self._lock:
             self._under_way.add(future)
-        future.add_done_callback(self._count)
+        future.add_done_callback(self._ended)
         return Launch(future)
 
     def map(self, images: Iterable[Arrays], raw: bool = False) -> Iterator[dict[str, np.ndarray]]:
@@ -187,8 +187,14 @@ class Device:
         self._workers.shutdown(cancel_futures=True)
         self.target.close()
 
-    def _count(self, future: Future[RunResult]) -> None:
+    def _counted(self, session: Session, backend: Backend, inputs: Arrays, raw: bool) -> RunResult:
+        """Run, and count the run before anybody knows of its end. Errors are those of :meth:`run`."""
+        result = session.run(inputs, on=backend, raw=raw, check=False)
+        with self._lock:
+            self.counters.add(result)
+        return result
+
+    def _ended(self, future: Future[RunResult]) -> None:
+        """Forget a run that is not under way any more."""
         with self._lock:
             self._under_way.discard(future)
-            if not future.cancelled() and future.exception() is None:
-                self.counters.add(future.result())

@@ -106,7 +106,7 @@ class Etherbone:
             except TimeoutError:
                 raise LinkFault("no answer") from None
             except OSError as error:
-                raise LinkFault(reason(error)) from None
+                raise self._fault(error) from None
             if words is not None and len(words) == len(question.asked):
                 return words
         raise LinkFault("answers to other questions")
@@ -135,7 +135,14 @@ class Etherbone:
         try:
             self._link.send(packet)
         except OSError as error:
-            raise LinkFault(reason(error)) from None
+            raise self._fault(error) from None
+
+    def _fault(self, error: OSError) -> LinkFault:
+        """Wait as long as for an answer, because the system refuses at once, and return the fault to raise.
+
+        So a cable that is out for a second does not use up all attempts."""
+        self._sleep(PATIENCE_SECONDS)
+        return LinkFault(reason(error))
 
 
 def _records(writes: Sequence[Write]) -> list[Record]:

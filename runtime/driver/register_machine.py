@@ -292,6 +292,7 @@ class RegisterMachine:
                     return
                 self.bridge.pause(min(SHORTEST_PAUSE * 2 ** min(look, 20), LONGEST_PAUSE))
             self.bridge.doubt()
+            self.bridge.settle()  # what the command needs may be lost, such as the program's length
         status = ", ".join(f"{registers.read('STATUS'):#x}" for registers in cores)
         raise DeviceError(explain(f"device {self.name}", f"no effect of {command.name}, {COMMANDS} times, STATUS "
                                   f"{status}", "a machine that obeys its registers",
@@ -300,8 +301,10 @@ class RegisterMachine:
     def _wait(self, cores: Sequence[Registers], group: Sequence[_Placed], began: float) -> list[int]:
         """Wait until all programs have ended and the cores are drained; return STATUS of each.
 
-        A program that ran before is left alone nearly as long as it ran then."""
-        ran = max(placed.program.ran for placed in group)
+        A program that ran before is left alone nearly as long as it ran then, unless link faults, or a time-out, were
+        part of that time. The wait ends too if a core shows none of ALIVE: it forgot its program, or it is in the cycle
+        before DONE. Its counters tell which."""
+        faults, ran = self.bridge.faults, max(placed.program.ran for placed in group)
         if ran and not self.ring:
             self.bridge.pause(min((1 - NOTICED) * ran, self.seconds))
         while True:
@@ -309,13 +312,14 @@ class RegisterMachine:
             if self.ring:
                 self.ring.drain()
             left = [core for core, status in enumerate(found) if not status & ENDED or status >> Status.RUNNING & 1]
-            if not left:
-                return found
             elapsed = self.bridge.transport.seconds() - began
+            is_clean = elapsed <= self.seconds and self.bridge.faults == faults
+            for placed in [group[core] for core in left] if is_clean else group:
+                placed.program.ran = elapsed if is_clean else 0.0
+            if not left or not all(status & ALIVE for status in found):
+                return found
             if elapsed > self.seconds:
                 raise self._timeout(left[0], group[left[0]], found[left[0]])
-            for core in left:
-                group[core].program.ran = elapsed
             longest = SHORTEST_PAUSE if self.ring else LONGEST_PAUSE
             self.bridge.pause(min(max(NOTICED * elapsed, SHORTEST_PAUSE), longest))
 

@@ -19,6 +19,8 @@ from weft.runtime.driver.transport import LinkError
 
 NOTHING = 0xFFFF_FFFF
 """The word that a bus answers where nobody is."""
+WORDS = 1 << 30
+"""The words of a Wishbone bus with 32 bits of byte address: higher bits of a word address have no wire."""
 KINDS = ("drop", "flip", "duplicate", "cut")
 
 
@@ -139,12 +141,12 @@ class UartFarEnd:
         if kind in (2, 4):
             self._forget()
             places = [address + (index if kind == 2 else 0) for index in range(count)]
-            return b"".join(self.memory.read(place % (1 << 32) * 4).to_bytes(4, "big") for place in places)
+            return b"".join(self.memory.read(place % WORDS * 4).to_bytes(4, "big") for place in places)
         if kind not in (1, 3):
             self._forget()
         elif len(self._command) == 6 + 4 * (self._written + 1):
             word = int.from_bytes(self._command[-4:], "big")
-            self.memory.write((address + (self._written if kind == 1 else 0)) % (1 << 32) * 4, word)
+            self.memory.write((address + (self._written if kind == 1 else 0)) % WORDS * 4, word)
             self._written += 1
             if self._written == count:
                 self._forget()

@@ -20,10 +20,12 @@ from weft.tb.hostile import (
     arrays,
     command_lines,
     commands,
+    damaged,
     host_parts,
     large_networks,
     manifests,
     models,
+    odd_kinds,
     onnx_files,
     onnx_names,
     onnx_numbers,
@@ -42,7 +44,8 @@ PIPE_BYTES = 1 << 20
 MOST_COMPARED = 64 << 20
 
 READERS = (architectures, arrays, onnx_files, onnx_numbers, onnx_names, large_networks, operator_table, tflite_files,
-           models, manifests, host_parts, commands, command_lines, writers)
+           models, manifests, host_parts, commands, command_lines, writers, damaged,
+           odd_kinds)
 
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What must not reach a terminal."""

@@ -5,6 +5,7 @@ from weft.tb.mutations import Break
 
 BRIDGE = "tb/unit/driver/test_bridge.py"
 DEVICE = "tb/unit/driver/test_device.py"
+MATRIX = "tb/unit/driver/test_fault_matrix.py"
 C_DRIVER = "tb/unit/driver/test_c_driver.py"
 LAYOUTS = "tb/unit/runtime/test_layouts.py"
 
@@ -91,6 +92,24 @@ BREAKS = [
           "            self.bridge.doubt()\n        self.bridge.settle()",
           "            pass\n        self.bridge.settle()", "a board without power keeps its memory",
           f"{DEVICE}::test_a_board_that_lost_its_power_between_two_runs"),
+    Break("forgotten_program", "runtime/driver/register_machine.py", " or not all(status & ALIVE for status in found)",
+          "", "a board that lost its power while a program ran is waited for",
+          f"{MATRIX}::test_a_board_that_loses_its_power_with_its_cable"),
+    Break("length_with_a_silence", "runtime/driver/register_machine.py",
+          " and self.bridge.faults == faults\n", "\n", "a link's silence counts as a program's length",
+          f"{MATRIX}::test_a_pause_of_the_link_is_no_length_of_a_program"),
+    Break("length_of_a_time_out", "runtime/driver/register_machine.py",
+          "is_clean = elapsed <= self.seconds and ", "is_clean = ", "a program that hung is left alone as long again",
+          f"{MATRIX}::test_a_time_out_is_no_length_of_a_program"),
+    Break("registers_of_a_start", "runtime/driver/register_machine.py",
+          "            self.bridge.settle()  # what the command", "            # what the command",
+          "a start is repeated without the registers that it needs",
+          f"{MATRIX}::test_a_board_that_loses_its_power_with_its_cable"),
+    Break("network_out", "runtime/driver/etherbone.py", "        self._sleep(PATIENCE_SECONDS)\n", "",
+          "a cable that is out for a second uses up all attempts", f"{MATRIX}::test_one_fault_in_one_phase"),
+    Break("counted_late", "runtime/driver/device.py", "            self.counters.add(result)\n        return result",
+          "            self._workers.submit(self.counters.add, result)\n        return result",
+          "a run has ended before it is counted", f"{DEVICE}::test_a_run_that_has_ended_is_counted"),
     Break("other_machine", "runtime/driver/registers.py", "        if found != wanted:",
           "        if found < wanted:", "a larger machine is taken for the model's",
           f"{DEVICE}::test_another_machine_is_refused"),

@@ -17,14 +17,14 @@ from weft.hw.contract.host_link import ROOM_BYTES
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
-from weft.runtime.driver.device import Device
+from weft.runtime.driver.device import Counters, Device
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.register_machine import DeviceTimeout
 from weft.runtime.driver.registers import DeviceError, check_board
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
-from weft.runtime.session import Session
+from weft.runtime.session import RunResult, Session
 from weft.support.errors import WeftError
 from weft.tb.bench.link_models import Faults, UartWire, UdpWire, Witnessed, flip_bits
 from weft.tb.bench.register_model import RegisterModel, litex_model
@@ -172,6 +172,22 @@ def test_launches_run_while_the_host_goes_on(tmp_path: Path) -> None:
             assert launch.result().cycles
         found = list(device.map((inputs_for(made, number) for number in range(5)), raw=True))
         assert [each["y"].tolist() for each in found] == [launch.wait()["y"].tolist() for launch in launches[:5]]
+
+
+def test_a_run_that_has_ended_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the counting takes."""
+    add = Counters.add
+
+    def slow(counters: Counters, result: RunResult) -> None:
+        time.sleep(0.05)
+        add(counters, result)
+
+    monkeypatch.setattr(Counters, "add", slow)
+    with over("udp", litex_model(TINY)) as device:
+        device.load(echo(tmp_path, arch=TINY))
+        for number in range(1, 4):
+            device.run({"x": VECTORS}, raw=True)
+            assert device.counters.images == number
 
 
 def test_a_wait_that_takes_too_long(tmp_path: Path) -> None:

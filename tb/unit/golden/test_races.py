@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
+from weft.golden import races
 from weft.golden.dram import Dram
 from weft.golden.races import RaceError, check_races, first_race
 from weft.golden.system import GoldenSystem
@@ -87,3 +89,17 @@ def test_nothing_runs_of_programs_that_race() -> None:
 def test_a_single_arch_has_no_races() -> None:
     alone: Arch = ARCH.replace(cores=1, sync_counters=0)
     check_races([program((SAVE, 0, 4, 1), (LOAD, 0, 4, 1))], alone)
+
+
+@pytest.mark.parametrize("most", [1, 5, 40, 1000])
+def test_no_block_has_more_meetings_than_there_is_memory_for(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks follow each other, and only one piece alone may have more than the most."""
+    monkeypatch.setattr(races, "BLOCK_MEETINGS", most)
+    draw = np.random.default_rng(most)
+    first = draw.integers(0, 60, 50)
+    last = np.minimum(first + draw.integers(1, 9, 50), 60)
+    blocks = list(races._blocks(first, last, 60))
+    assert [begin for begin, _ in blocks] == [0, *(end for _, end in blocks[:-1])] and blocks[-1][1] == 60
+    for begin, end in blocks:
+        met = np.clip(np.minimum(last, end) - np.maximum(first, begin), 0, None).sum()
+        assert met <= most or end == begin + 1

@@ -54,6 +54,17 @@ print(json.dumps({"found": found, "errors": errors,
 pytestmark = pytest.mark.slow
 
 
+def build(folder: Path) -> Path:
+    subprocess.run([sys.executable, str(ROOT / "scripts" / "runtime_wheel.py"), "--folder", str(folder)], check=True,
+                   capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def test_the_same_sources_give_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """To the byte, whenever they are built."""
+    assert build(tmp_path).read_bytes() == wheel.read_bytes()
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runtime")

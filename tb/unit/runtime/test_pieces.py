@@ -18,7 +18,10 @@ from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
-from weft.runtime.pieces import Frame
+from weft.hw.contract.instructions import Opcode
+from weft.hw.contract.isa import Isa
+from weft.runtime import piecewise
+from weft.runtime.pieces import Frame, _loads
 from weft.runtime.session import RTL, Session
 from weft.support.errors import Mismatch, WeftError
 from weft.tb.compile.run_model import BASE, ModelMaker
@@ -137,3 +140,21 @@ def test_auto_is_some_pieces_for_each_processor() -> None:
     assert piece_count("auto", {}) % processors() == 0 < piece_count("auto", {})
     with pytest.raises(WeftError, match="a machine of 4 cores"):
         in_pieces(2, Arch.load("zcu104_4x16"))
+
+
+def test_what_a_piece_finds_is_loaded_to_the_beginning_of_local_memory() -> None:
+    """Vectors of DRAM are moved there, and every load takes them from there."""
+    arch = Arch.load("tiny").replace(lut_count=2, lut_depth=16, simd_registers_depth=3)
+    state = Machine(arch, Dram(arch), Dram(arch))
+    loads = [load for _, found in _loads(state, Isa(arch)) for load in found]
+    assert {load.opcode for load in loads} == {Opcode.LOAD_WEIGHT, Opcode.LOAD_LUT}
+    assert [load.operand0 for load in loads] == [0] * len(loads)
+
+
+@pytest.mark.parametrize("end", [None, 0, 5, 20, 100])
+def test_a_twin_of_a_memory_ends_where_it_is_told_to(end: int | None) -> None:
+    arch = Arch.load("tiny")
+    dram = Dram(arch)
+    dram.bytes[:40] = 7
+    found = piecewise._twin(arch, dram, end).bytes[:64].tolist()
+    assert found == [7] * min(40, 40 if end is None else end) + [0] * (64 - min(40, 40 if end is None else end))

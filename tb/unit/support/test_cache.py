@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -120,3 +121,11 @@ def test_nothing_of_a_cache_that_others_may_write_runs(tmp_path: Path) -> None:
                           env={**os.environ, "WEFT_CACHE": str(tmp_path / "cache")})
     assert done.stdout.startswith("42 ") and str(tmp_path / "cache") not in done.stdout
     assert not list((tmp_path / "cache").rglob("*")) and "found " in done.stderr
+
+
+def test_a_group_has_its_own_users_and_those_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    users = [SimpleNamespace(pw_uid=10, pw_gid=7), SimpleNamespace(pw_uid=11, pw_gid=8)]
+    monkeypatch.setattr(cache.pwd, "getpwall", lambda: users)
+    monkeypatch.setattr(cache.pwd, "getpwnam", lambda name: SimpleNamespace(pw_uid={"guest": 12}[name]))
+    monkeypatch.setattr(cache.grp, "getgrgid", lambda group: SimpleNamespace(gr_mem=["guest"] if group == 7 else []))
+    assert (cache._members(7), cache._members(8), cache._members(9)) == ({10, 12}, {11}, {-1})

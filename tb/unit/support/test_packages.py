@@ -116,3 +116,21 @@ def test_pip_can_do_what_a_command_says(extra: str, monkeypatch: pytest.MonkeyPa
     """Every version can be had; nothing is installed."""
     monkeypatch.setattr(packages, "installed", lambda package: None)
     subprocess.run([*words(extra), "--dry-run", "--quiet", "--no-deps"], check=True)
+
+
+def test_a_checkout_has_its_own_version_and_a_wheel_its_metadatas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages.metadata, "version", lambda name: f"9 of {name}")
+    monkeypatch.setattr(packages, "_project", lambda: {"version": "7"})
+    assert packages.version() == "7"
+    monkeypatch.setattr(packages, "_project", lambda: None)
+    assert packages.version() == f"9 of {packages._distribution()}"
+
+
+@pytest.mark.parametrize(("there", "name"), [
+    ((), packages.DISTRIBUTION), ((packages.RUNTIME,), packages.RUNTIME),
+    ((packages.DISTRIBUTION,), packages.DISTRIBUTION),
+    ((packages.DISTRIBUTION, packages.RUNTIME), packages.DISTRIBUTION)])
+def test_the_wheel_that_is_installed_is_the_one_that_is_asked(there: tuple[str, ...], name: str,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "installed", lambda each: "1" if each in there else None)
+    assert packages._distribution() == name
