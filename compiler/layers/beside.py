@@ -7,6 +7,7 @@ lookup tables. Here is which layer goes beside which; the order of layers is cha
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 from weft.compiler.layers.hir import Gate, Layer, Layers, LeakyRelu, Load, Lookup, Minimum, Multiply
@@ -46,7 +47,7 @@ def arranged(layers: Layers, arch: Arch) -> Layers:
 
     What runs beside a layer already counts against it. The last layers come first, so that room is made for those that
     they read from."""
-    order = [*layers]
+    order = _early(layers, arch)
     left = {layer.output.name: layer.macs / arch.array_size**2 for layer in layers}
     for layer in reversed(layers):
         if not _on_simd(layer, arch):
@@ -60,14 +61,35 @@ def arranged(layers: Layers, arch: Arch) -> Layers:
     return Layers(order)
 
 
+def _early(layers: Sequence[Layer], arch: Arch) -> list[Layer]:
+    """Return the layers with copies on the array for layers of the SIMD unit as early as what they read allows.
+
+    So a pool finds layers on the array to run beside, though a copy puts its input together."""
+    order, readers = [*layers], defaultdict(list)
+    for layer in layers:
+        for root in _roots(layer.inputs):
+            readers[root].append(layer)
+    for layer in layers:
+        reading = [reader for root in _roots(layer.outputs) for reader in readers[root]]
+        if _on_array(layer) and not layer.macs and reading and all(_on_simd(reader, arch) for reader in reading):
+            order.remove(layer)
+            order.insert(_first_place(order, layer), layer)
+    return order
+
+
+def _first_place(order: Sequence[Layer], layer: Layer) -> int:
+    """Return the first place in ``order`` behind the layers that make what ``layer`` reads."""
+    read = _roots(layer.inputs)
+    makers = [number for number, other in enumerate(order) if other is not layer and read & _roots(other.outputs)]
+    return max(makers, default=-1) + 1
+
+
 def _between(order: Sequence[Layer], layer: Layer) -> Sequence[Layer]:
     """Return the layers behind the last one that makes what ``layer`` reads, up to the first that reads its result."""
-    read, made = _roots(layer.inputs), _roots(layer.outputs)
-    makers = [number for number, other in enumerate(order) if other is not layer and read & _roots(other.outputs)]
+    made = _roots(layer.outputs)
     readers = [number for number, other in enumerate(order)
                if other is not layer and made & (_roots(other.inputs) | _roots(other.outputs))]
-    first, end = max(makers, default=-1) + 1, min(readers, default=len(order))
-    return order[first:end]
+    return order[_first_place(order, layer):min(readers, default=len(order))]
 
 
 def _roots(variables: Sequence) -> set[str]:
@@ -89,7 +111,7 @@ def _on_array(layer: Layer) -> bool:
 def _on_simd(layer: Layer, arch: Arch) -> bool:
     """Tell whether the SIMD unit works for a layer, and the array does not.
 
-    On machines of bytes only max pools count, which no other stage follows."""
-    if arch.scheme.per_lane and layer != Layer(layer.name, layer.core, layer.saves, pool=layer.pool):
+    On INT8 machines only max pools count, which no other stage follows."""
+    if arch.scheme.per_lane and not layer.only_pools:
         return False
     return not _on_array(layer) and simd_cycles(layer, arch.array_size) > 0

@@ -299,6 +299,12 @@ class Layer:
         return self == Layer(self.name, self.core, (Save(self.output, self.saves[-1].relu),))
 
     @property
+    def only_pools(self) -> bool:
+        """Whether the layer loads one tensor, pools it and saves the result once."""
+        return (isinstance(self.core, Load) and self.pool is not None
+                and self == Layer(self.name, self.core, (Save(self.output),), pool=self.pool))
+
+    @property
     def argument(self) -> Var:
         """The Var whose quantization parameters the argument of the layer's table has."""
         return self.translation.tensor if self.translation else self.loaded

@@ -152,9 +152,11 @@ def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str,
                   room: int) -> tuple[tuple[InputQuantization, ...], tuple[OutputQuantization, ...]]:
     """Return how the Vars ``entering`` are rescaled on load, and how their sum is requantized for each output.
 
-    Max pools, and tables on loaded bytes, leave bytes unchanged."""
+    Max pools, and tables on loaded bytes, leave bytes unchanged; but a pool alone goes from scale to scale."""
     if layer.factors is not None:
         return _by_channel(layer, layer.factors, scales, room)
+    if layer.only_pools:
+        return (InputQuantization(0, 1),), (_rescaled(layer, scales[layer.loaded.root], scales[layer.output.root]),)
     alone = layer.translation is not None and not isinstance(layer.core, Convolution)
     if layer.pool is not None or layer.lookup is not None or alone:
         return (InputQuantization(0, 1),), tuple(unchanged_bytes(layer.output.channels) for _ in layer.saves)
@@ -163,6 +165,15 @@ def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str,
     factors, step = _factors([entry.scale for entry in held], max(offsets), room)
     enters = tuple(InputQuantization(entry.zero, factor) for entry, factor in zip(held, factors, strict=True))
     return enters, tuple(_requantization_of_sum(save, constants, step, scales[save.var.root]) for save in layer.saves)
+
+
+def _rescaled(layer: Layer, source: TensorScale, out: TensorScale) -> OutputQuantization:
+    """Return the requantization of a layer's bytes at scale ``source`` to scale ``out``."""
+    channels = layer.output.channels
+    if source == out:
+        return unchanged_bytes(channels)
+    return OutputQuantization(*_requantization(np.full(channels, source.scale / out.scale)),
+                              np.full(channels, -source.zero), out.zero)
 
 
 def _by_channel(layer: Layer, factors: Var, scales: Mapping[str, TensorScale],

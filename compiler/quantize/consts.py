@@ -162,7 +162,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
             vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
         scale_base = base + sum(map(len, vectors))
         tiles = layer.output.tiles(arch.array_size)
-        scales, places = _encode_scales(own, tiles, arch)
+        scales, places = _encode_scales(own, tiles, arch, pools=layer.only_pools)
         vectors += scales
         scale_size = len(scales[0]) if scales else 0
         if layer.factors is not None:
@@ -202,16 +202,19 @@ def check_room(vectors: int, arch: Arch) -> None:
                      "raise dram1_depth or use a larger array")
 
 
-def _encode_scales(own: LayerIntegers, tiles: int, arch: Arch) -> tuple[list[np.ndarray], tuple[int, ...]]:
+def _encode_scales(own: LayerIntegers, tiles: int, arch: Arch, *,
+                   pools: bool) -> tuple[list[np.ndarray], tuple[int, ...]]:
     """Return the vectors that LoadScale reads, and for each output tile its offset among them.
 
-    Lanes beyond the last channel get its multiplier and no bias: their accumulators hold 0, or the byte that a max pool
-    or a table gives. Both results are empty on machines of fixed point."""
+    Lanes beyond the last channel get its multiplier and no bias: their accumulators hold 0, or the byte that a table
+    gives. Where the layer only ``pools``, they hold the zero point of what it loads, and get the bias too. Both results
+    are empty on machines of fixed point."""
     if own.multipliers is None:
         return [], ()
     assert isinstance(arch.scheme, Int8) and own.bias is not None
     beyond = (0, 0), (0, tiles * arch.array_size - own.multipliers.shape[1])
-    multipliers, biases = np.pad(own.multipliers, beyond, mode="edge"), np.pad(own.bias, beyond)
+    multipliers, biases = np.pad(own.multipliers, beyond, mode="edge"), np.pad(own.bias, beyond,
+                                                                               mode="edge" if pools else "constant")
     blocks: list[np.ndarray] = []
     places = []
     for lanes in np.arange(tiles * arch.array_size).reshape(tiles, -1):

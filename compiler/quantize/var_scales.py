@@ -19,6 +19,9 @@ from weft.tmodel.scales import HIGHEST, LOWEST, FactorScale, TensorScale
 STEPS = MOST_STEPS
 """The largest difference of two bytes."""
 
+COARSEST = 2.0
+"""The most by which a copy may widen the steps of what it copies, where the layer between can rescale instead."""
+
 
 def tensor_scale(low: float, high: float, limit: float = math.inf) -> TensorScale:
     """Return the scale and zero point for low..high and 0; for an empty range one that ends at ``limit``."""
@@ -34,7 +37,7 @@ def var_scales(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], ran
     """Return the scale of each root Var. ``given``: scales of the network's file, by tensor."""
     groups = _Groups(layers, ranges, given)
     for source, target, must in _copied(layers, constants):
-        if must or groups.fit(source, target):
+        if must or groups.fit(source, target) and groups.near(source, target):
             groups.join(source, target)
     scales = groups.scales()
     for layer in layers:
@@ -84,6 +87,14 @@ class _Groups:
         return (all(both.holds(self._ranges[name].low, self._ranges[name].high) for name in others)
                 and all(both.high <= self._limits[name] + both.step for name in names if name in self._limits))
 
+    def near(self, source: str, target: str) -> bool:
+        """Tell whether one scale for both groups has steps as fine as each needs, or one that the file gives."""
+        leaders = self._leader[source], self._leader[target]
+        if any(leader in self._given for leader in leaders):
+            return True
+        both = self._of_ranges([name for leader in leaders for name in self._members[leader]])
+        return all(both.scale <= COARSEST * self._of_ranges(self._members[leader]).scale for leader in leaders)
+
     def scales(self) -> dict[str, TensorScale]:
         """Return the scale of every root."""
         return {name: self._given.get(leader, own)
@@ -103,13 +114,14 @@ class _Groups:
 def _copied(layers: Sequence[Layer], constants: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str, bool]]:
     """Yield pairs of Vars whose second has only numbers of the first, and whether it must have the same scale.
 
-    Max pools, whose outputs must, come first. For a function whose result is not saved the table decides the scale."""
+    Max pools come first. The output of a pool must, unless its layer only pools what it loads: then it can rescale as
+    it saves. For a function whose result is not saved the table decides the scale."""
     plain = [layer for layer in layers if isinstance(layer.core, Load) and layer.is_bare and not layer.first_relu]
     copies = [layer for layer in layers if _only(layer, constants, 1)]
     for layer in layers:
         if layer.pool is not None:
             pooled = layer.outputs[0] if layer.lookup else layer.loaded
-            yield pooled.root, layer.output.root, True
+            yield pooled.root, layer.output.root, not layer.only_pools
     for layer in (*plain, *copies):
         yield layer.core.input.root, layer.first.root, False
 

@@ -156,6 +156,20 @@ def test_what_depends_on_each_other_is_not_beside(tmp_path: Path) -> None:
     assert beside(layers, ROOMY) == {}
 
 
+def test_a_pool_of_copies_runs_beside_a_convolution_too(tmp_path: Path) -> None:
+    """The copy that puts the pool's input together comes before the convolution, whatever stood first."""
+    maker = ModelMaker((1, 6, 12, 12))
+    joined = maker.node("Concat", *(maker.conv("x", 6, 6, (1, 1)) for _ in range(2)), axis=1)
+    large = maker.conv(joined, 12, 8, (5, 5), pads=(2, 2, 2, 2))
+    pool = maker.node("MaxPool", joined, kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    path = maker.save(tmp_path / "net.onnx", large, pool)
+    first, second, copy, last, *pools = after_all_steps(path, ROOMY, np.ones((1, 6, 12, 12), np.float32))[Layers]
+    assert copy.name == joined and last.name == large and not copy.macs
+    independent = replace(last, core=replace(last.core, input=first.core.input))
+    order = [layer.name for layer in arranged(Layers([first, second, independent, copy, *pools]), ROOMY)]
+    assert order == [first.name, second.name, joined, large, *(layer.name for layer in pools)]
+
+
 def test_several_pools_run_beside_one_convolution(tmp_path: Path) -> None:
     maker = ModelMaker((1, 8, 24, 24))
     pools = [maker.node("MaxPool", "x", kernel_shape=(3, 3), pads=(1, 1, 1, 1)),

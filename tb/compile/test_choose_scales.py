@@ -17,6 +17,7 @@ from weft.compiler.lir import LoadScale
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.quantize.choose_scales import _factors, _requantization, weight_scales
 from weft.compiler.quantize.narrow import BINS, RANGES, Histogram, by_error, by_percentile, known_ranges
+from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.scales import rounded_weights
 from weft.compiler.quantize.var_scales import tensor_scale
 from weft.compiler.request import Request
@@ -33,7 +34,14 @@ from weft.tb.compile.layer_bytes import (
     with_numbers,
 )
 from weft.tb.compile.quantised_twin import KINDS, quantised_twin, small_network, small_twin
-from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
+from weft.tb.compile.run_model import (
+    BASE,
+    ModelMaker,
+    after_all_steps,
+    check_every_step,
+    run_float,
+    signal_to_noise,
+)
 from weft.tb.shared import shared
 
 ARCH = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
@@ -217,6 +225,22 @@ def test_layers_that_lose_too_much_are_named(tmp_path: Path) -> None:
     samples[0, 0, 0, 0] = 3000
     warning, = compile_model(path, ARCH, tmp_path / "poor", calibration={"x": samples}).warnings
     assert "layer conv0: its values are" in warning and "--ranges" in warning and "FP16BP8" in warning
+
+
+def test_a_pool_goes_from_scale_to_scale(tmp_path: Path) -> None:
+    """A pool's result shares a scale with a wide tensor; what the pool and a convolution read keeps its fine one."""
+    maker = ModelMaker((1, 6, 8, 8), 3)
+    pool = maker.node("MaxPool", "x", kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    first = maker.conv("x", 6, 6, (1, 1))
+    wide = maker.node("Add", maker.conv(first, 6, 6, (3, 3), pads=(1, 1, 1, 1)), first)
+    path = maker.save(tmp_path / "net.onnx", maker.conv(maker.node("Concat", pool, wide, axis=1), 12, 4, (1, 1)))
+    samples = maker.random.standard_normal((2, 6, 8, 8)).astype(np.float32)
+    arch = ARCH.replace(array_size=4)  # six channels leave two lanes without one
+    products = after_all_steps(path, arch, samples)
+    scales = products[Numbers].vars
+    pooled = next(layer for layer in products[Layers] if layer.only_pools)
+    assert 2 * scales["x"].scale < scales[pooled.output.root].scale
+    check_every_step(path, arch, samples)
 
 
 def test_there_are_no_plain_points(tmp_path: Path) -> None:
