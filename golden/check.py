@@ -192,7 +192,8 @@ class Checker:
             Cause.FLAGS: "the flags of the instruction table; hold only in a loop body",
             Cause.RESERVED_BITS: "zero in every bit that no field names",
             Cause.REGISTER: ", ".join(f"0x{register:02X}" for register in self.isa.registers),
-            Cause.REGISTER_VALUE: "values up to the register's maximum; the point as shifts with every_step",
+            Cause.REGISTER_VALUE: "values up to the register's maximum" + (
+                "" if arch.scheme.fixed_shift is None else f"; shifts of {arch.scheme.fixed_shift} only"),
             Cause.SIMD_OPCODE: f"SIMD operations 0..{int(max(self.isa.simd_opcodes()))}",
             Cause.SIMD_REGISTER: f"SIMD registers up to {arch.simd_registers_depth}",
             Cause.LUT_TABLE: f"tables 0..{arch.lut_count}" + (

@@ -75,7 +75,7 @@ class Arch:
     thread_queue_depth: int = key("accepted as the original tools write it, without effect: each unit has a queue of "
                                   "its own (`deep_queues`)", _NOTHING, _SAME, default=8, integers=(1, 64))
     mac_rounding: str = key(
-        "`once`: exact sums, rounded as they leave the accumulators; `every_step`: as the original machine",
+        "; ".join(f"`{name}`: {scheme.meaning}" for name, scheme in FIXED_POINT_SCHEMES.items()),
         _CONSTANTS, _OTHER_NUMBERS, default=ONCE, choices=tuple(FIXED_POINT_SCHEMES),
         choice_hint="use once, unless results of the original are to be matched")
     accumulator_width: int | None = key(

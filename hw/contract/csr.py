@@ -15,6 +15,7 @@ from typing import Any
 
 from weft.hw.contract.arch import FORMER_NAMES, KEYS, Arch
 from weft.hw.contract.keys import Compatibility
+from weft.hw.contract.schemes import FIXED_POINT_SCHEMES
 
 IDENTITY = 0x5745_4654
 """ASCII "WEFT"."""
@@ -93,7 +94,9 @@ CONTROL_REGISTERS: dict[str, ControlRegister] = {
     "SCRATCH": ControlRegister(0x040, Access.READ_WRITE, "whatever the host likes; the machine does not look at it"),
     "ARRAY_SIZE": ControlRegister(0x080, Access.READ_ONLY, "array_size"),
     "DATA_TYPE": ControlRegister(0x084, Access.READ_ONLY,
-                                 "width 7:0, point 15:8, accumulator width 23:16, every_step 24"),
+                                 "width 7:0, point 15:8, accumulator width 23:16, number scheme 31:24 ("
+                                 + ", ".join(f"{each.code}: {name}" for name, each in FIXED_POINT_SCHEMES.items())
+                                 + ")"),
     "LOCAL_DEPTH": ControlRegister(0x088, Access.READ_ONLY, "vectors"),
     "ACCUMULATOR_DEPTH": ControlRegister(0x08C, Access.READ_ONLY, "vectors"),
     "DRAM0_DEPTH_M1": ControlRegister(0x090, Access.READ_ONLY, "vectors - 1"),

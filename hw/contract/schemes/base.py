@@ -61,9 +61,11 @@ class Scheme(ABC):
 
     name: ClassVar[str]
     """Value of the architecture's key ``mac_rounding``."""
+    meaning: ClassVar[str]
+    """What this value of ``mac_rounding`` says, for the table of architecture keys; of fixed-point schemes."""
     kind: ClassVar[SchemeKind]
     code: ClassVar[int]
-    """Bit 24 of the control register DATA_TYPE, by which a driver tells the schemes apart."""
+    """Bits 31:24 of the control register DATA_TYPE, by which a driver tells the schemes of one data type apart."""
     requantize_latency: ClassVar[int]
     """Cycles from a row of the accumulators to its scalars, before any activation table."""
     parameter_loads: ClassVar[Mapping[Opcode, int]] = MappingProxyType({})

@@ -20,6 +20,7 @@ class FixedPointEveryStep(FixedPoint):
     """Fixed point whose sums and accumulators are scalars; all tensors have the scalar's binary point."""
 
     name, code = "every_step", 1
+    meaning = "as the original machine"
     order_matters = True
     bias_cycles = 1
 
@@ -32,7 +33,7 @@ class FixedPointEveryStep(FixedPoint):
         """Raise ArchError if the accumulators are not as wide as the scalars."""
         if self.accumulator_width != self.scalar.width:
             raise ArchError("accumulator_width", self.accumulator_width,
-                            f"{self.scalar.width} (the data type's) with mac_rounding every_step",
+                            f"{self.scalar.width} (the data type's) with mac_rounding {self.name}",
                             "leave accumulator_width out")
         super().check()
 

@@ -13,6 +13,7 @@ class FixedPointOnce(FixedPoint):
     """Fixed point with exact sums; each tensor has its own binary point."""
 
     name, code = "once", 0
+    meaning = "exact sums, rounded as they leave the accumulators"
     order_matters = False
     bias_cycles = 2
 
