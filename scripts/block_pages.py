@@ -77,9 +77,9 @@ MACHINE = "../machine"
 
 HEAD = f"""# Blocks
 
-These pages list every hardware block: what it promises, its named latencies, and its ports. `scripts/block_pages.py`
-generates them from the blocks' docstrings; ports are those at the `pynq` preset. `hw/core.py` joins the blocks.
-[The machine]({MACHINE}/README.md) says what they do together. Every latency has its name in
+These pages list the main hardware blocks: what each promises, its named latencies, and its ports.
+`scripts/block_pages.py` generates them from the blocks' docstrings; ports are those at the `pynq` preset. `hw/core.py`
+joins the blocks. [The machine]({MACHINE}/README.md) says what they do together. Every latency has its name in
 [latencies]({MACHINE}/latencies.md).
 
 ```

@@ -48,6 +48,9 @@ On the board, as root, with {key}.bit and {key}.hwh:
     python3 -c 'from pynq import Overlay; Overlay("{key}.bit")'
     insmod u-dma-buf.ko udmabuf0=67108864
     weft run MODEL.tmodel --on "mmio:{key}?registers={registers:#x}" --input x.npz
+
+The last command needs the large wheel. With `weft-runtime` alone,
+[Python opens the machine](../driver.md#on-a-small-machine).
 """
 OPENXC7_SHELL = """
 Without Vivado, with openXC7 installed, and CHIPDB and PRJXRAY_DB_DIR set to its databases:

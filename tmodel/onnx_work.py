@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The work of ONNX operators from shapes alone: multiply-accumulates as drawn, and the most steps and elements.
 
-An operator is in these tables if its shapes and attributes bound what onnxruntime does for it. Others are left out:
-control flow, sequences, strings, and operators whose loops depend on values (NonMaxSuppression, a RoiAlign that chooses
-its own samples)."""
+An operator is in these tables if its shapes and attributes bound what onnxruntime does for it. Control flow is counted
+by ``onnx_control.py``. Left out are sequences, strings, and operators whose loops depend on values (NonMaxSuppression,
+a RoiAlign that chooses its own samples)."""
 
 from __future__ import annotations
 

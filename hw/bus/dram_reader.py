@@ -36,10 +36,10 @@ class DramReader(wiring.Component):
 
     ``local_write``: vectors in program order (rows outer), scalars cut to the type's width. ``done``: a pulse for each
     operation, in order, in the cycle in which its last local write is taken. ``error``: a pulse for beats with a
-    response other than OKAY, while their operation is the oldest that is not done. It comes in the cycle of its own
-    ``done`` at the latest, with register slices a cycle later, as the interlock hears ``done`` then. Such beats are
-    used like any other, so that the operation drains. ``busy``: an operation was taken and is not done; otherwise no
-    burst is outstanding either.
+    response other than OKAY, while their operation is the oldest that is not done. It comes no later than the
+    operation's ``done``; with register slices both reach the interlock a cycle later. Such beats are used like any
+    other, so that the operation drains. ``busy``: an operation was taken and is not done; otherwise no burst is
+    outstanding either.
 
     Throughput: a beat or a vector a cycle, whichever is more bytes. Latency: DRAM_REQUEST_LATENCY from an operation
     taken to arvalid; 3 cycles from the beat that completes a vector to its local write (2 if a vector is a beat).
