@@ -44,11 +44,11 @@ class Room:
         own, tiling, need = shape.layer, plan.tiling, plan.need
         streamed = [var.name for var in {var.name: var for var in own.inputs[1:]}.values()
                     if var.root not in self.plan.residents and var.name != own.core.input.name]
-        sizes = {own.core.input.name: need.strip * tiling.buffers, "": need.weights * tiling.weight_slots}
+        sizes = {own.core.input.name: need.input_tile * tiling.buffers, "": need.weights * tiling.weight_slots}
         sizes |= {name: (need.residual or need.scales or need.weights) * tiling.buffers // len(streamed)
                   for name in streamed}
         saves = [save.var.name for save in shape.streamed_outputs]
-        sizes |= {name: need.staging * tiling.buffers // len(saves) for name in saves}
+        sizes |= {name: need.output_buffer * tiling.buffers // len(saves) for name in saves}
         found, base = {}, 0
         for name, size in sizes.items():
             if size:

@@ -31,11 +31,11 @@ def tiles_of(shape: LayerShape, tiling: Tiling, work: Work, cycles: int,
 def _tile(shape: LayerShape, tiling: Tiling, work: Work, steps: list[TileStep], ofmap: Box, cycles: float,
           padding: tuple[int, int, int, int]) -> today.Tile:
     lanes, channels = shape.arch.array_size, shape.layer.core.input.channels
-    strips = [elements(step.strip, channels, lanes) for step in steps if step.strip.vectors]
-    ifmap = hull(strips) if strips else elements(shape_input(shape), channels, lanes)
+    input_tiles = [elements(step.input_tile, channels, lanes) for step in steps if step.input_tile.vectors]
+    ifmap = hull(input_tiles) if input_tiles else elements(shape_input(shape), channels, lanes)
     cut = [letter for letter, size, of in zip("KHW", ofmap.sizes[1:], work.box.sizes[1:], strict=True) if size < of]
     corners: dict[str, Any] = {
-        "act_mini_tile": (strips or [ifmap])[0].sizes, "out_mini_tile": ofmap.sizes, "ifmap_lower": ifmap.lower,
+        "act_mini_tile": (input_tiles or [ifmap])[0].sizes, "out_mini_tile": ofmap.sizes, "ifmap_lower": ifmap.lower,
         "ifmap_upper": ifmap.upper, "ofmap_lower": ofmap.lower, "ofmap_upper": ofmap.upper}
     return today.Tile(
         **corners, ci_cut_num=-(-shape.input_tiles // tiling.inputs),

@@ -93,7 +93,7 @@ class LayerEmitter:
         What other inputs need too is loaded before the first step."""
         later, roots = [], [var.root for var in self.layer.inputs]
         for var, box in self.imports:
-            if roots.count(var.root) > 1 or var != self.layer.core.input or box.meeting(step.strip) is not None:
+            if roots.count(var.root) > 1 or var != self.layer.core.input or box.meeting(step.input_tile) is not None:
                 yield from self._transfer(True, box, var)
             else:
                 later.append((var, box))
@@ -141,7 +141,7 @@ class LayerEmitter:
         if self.loader.preloads and step.begins:
             yield from self._add(prepared, result, core, overwrite=True)
         if self.shape.loads:
-            yield from self._load(core, prepared.strip, result)
+            yield from self._load(core, prepared.input_tile, result)
         else:
             for output in range(*tiles):
                 yield from self.mat_muls.operations(prepared, output, result)
@@ -176,12 +176,12 @@ class LayerEmitter:
         if step.last:
             yield from self._finish(prepared, result, before_pool=False)
 
-    def _load(self, core: Box, strip: View, result: View) -> Operations:
+    def _load(self, core: Box, input_tile: View, result: View) -> Operations:
         """Yield the moves of a load core from an input tile into the accumulators."""
         assert isinstance(self.layer.core, Load)
         if self.layer.core.factors == (1, 1):
-            return move(False, core, strip, result, ACCUMULATORS, self.arch, self.registers.core)
-        return enlarge(core, self.layer.core.factors, strip, result, self.arch, self.registers.core)
+            return move(False, core, input_tile, result, ACCUMULATORS, self.arch, self.registers.core)
+        return enlarge(core, self.layer.core.factors, input_tile, result, self.arch, self.registers.core)
 
     def _add(self, prepared: Prepared, result: View, box: Box, *, overwrite: bool) -> Operations:
         """Yield the moves that add a ``box`` of the further inputs to the accumulators.
@@ -223,7 +223,7 @@ class LayerEmitter:
         """Yield the moves that requantize a result into local memory and, unless it is pinned, on to DRAM."""
         var, rounds = save.var, self.layer.rounding is not None
         resident = var.root in self.residents
-        view = whole(var, self.residents[var.root], self.arch) if resident else prepared.stagings[var.name]
+        view = whole(var, self.residents[var.root], self.arch) if resident else prepared.output_buffers[var.name]
 
         def move_out(box: Box) -> Operations:
             for piece in pieces(box) if rounds else [box]:

@@ -23,9 +23,9 @@ from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
-STRIP, WEIGHTS, SCALES = "strip", "weights", "scales"
-RESIDUAL, STAGING, ROUNDED, OPERAND = "residual", "staging", "rounded", "operand"
-KEPT = STRIP, WEIGHTS, SCALES, ROUNDED
+INPUT_TILE, WEIGHTS, SCALES = "input_tile", "weights", "scales"
+RESIDUAL, OUTPUT_BUFFER, ROUNDED, OPERAND = "residual", "output_buffer", "rounded", "operand"
+KEPT = INPUT_TILE, WEIGHTS, SCALES, ROUNDED
 """Kinds of buffers whose content may serve a later step too."""
 
 LOAD_VECTORS = 64
@@ -38,17 +38,17 @@ Long loads use the bus well, short ones arrive early."""
 class Prepared:
     """A step with the places of its buffers.
 
-    ``strip``: the input. ``pieces``: base of the weights by output channel tile. ``scales``: base of what LoadScale
+    ``input_tile``: input. ``pieces``: base of the weights by output channel tile. ``scales``: base of what LoadScale
     reads by output channel tile. ``rounded``: base of the buffer in which results are rounded. ``residuals``: the
-    further inputs. ``stagings``: outputs on their way to DRAM, by name."""
+    further inputs. ``output_buffers``: outputs on their way to DRAM, by name."""
 
     step: TileStep
-    strip: View
+    input_tile: View
     pieces: dict[int, int]
     scales: dict[int, int]
     rounded: int
     residuals: tuple[View, ...]
-    stagings: dict[str, View]
+    output_buffers: dict[str, View]
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Loader:
                  pool: Pool, source: WeightSource) -> None:
         self.source = source
         self.shape, self.layer, self.arch = shape, shape.layer, shape.arch
-        self.tiling, self.strip = plan.tiling, plan.need.strip
+        self.tiling, self.largest_input_tile = plan.tiling, plan.need.input_tile
         self.homes, self.residents = homes, residents
         self.streamed = [add.input for add in self.layer.adds if add.input.root not in residents]
         self.buffers = Buffers(pool, two=self.tiling.buffers > 1, made=(ROUNDED,))
@@ -161,7 +161,8 @@ class Loader:
         found = {}
         if self.layer.core.input.root not in self.residents:
             # As large as the largest where results are rounded, so that one finds room where another was.
-            found[Key(STRIP, step.strip)] = self.strip if self.layer.rounding is not None else step.strip.vectors
+            size = step.input_tile.vectors if self.layer.rounding is None else self.largest_input_tile
+            found[Key(INPUT_TILE, step.input_tile)] = size
         if not (self.shape.loads or self.shape.weights_are_resident):
             pieces = tuple(dict.fromkeys(self._pieces(step)))
             found[Key(WEIGHTS, pieces)] = sum(end - start for start, end in pieces)
@@ -174,7 +175,7 @@ class Loader:
             size = step.core.pixels * min(finished_together(step.core.pixels), step.core.tiles[1] - step.core.tiles[0])
             found[Key(ROUNDED, size)] = size
         for name, box in self._staged(step).items():
-            found[Key(STAGING, name)] = box.vectors
+            found[Key(OUTPUT_BUFFER, name)] = box.vectors
         return found
 
     def _staged(self, step: TileStep) -> dict[str, Box]:
@@ -200,15 +201,16 @@ class Loader:
         bases, fresh = self.buffers.claim(self._sizes(step))
         self.loads = []
         places = {key.kind: (base, key in fresh) for key, base in bases.items()}
-        return Prepared(step, self._strip(step, places.get(STRIP)), self._pieces_at(step, places.get(WEIGHTS)),
+        return Prepared(step, self._input_tile(step, places.get(INPUT_TILE)),
+                        self._pieces_at(step, places.get(WEIGHTS)),
                         self._scales(step, places.get(SCALES)),
                         places.get(ROUNDED, (0, True))[0],
                         self._residuals(step, places.get(RESIDUAL)),
-                        {name: View(bases[Key(STAGING, name)], box) for name, box in self._staged(step).items()})
+                        {name: View(bases[Key(OUTPUT_BUFFER, name)], box) for name, box in self._staged(step).items()})
 
-    def _strip(self, step: TileStep, place: tuple[int, bool] | None) -> View:
+    def _input_tile(self, step: TileStep, place: tuple[int, bool] | None) -> View:
         """Return the place of the step's input tile; add its loads."""
-        return self._view(self.layer.core.input, step.strip, place)
+        return self._view(self.layer.core.input, step.input_tile, place)
 
     def _view(self, var: Var, box: Box, place: tuple[int, bool] | None) -> View:
         """Return where a box of a Var lies: in its buffer, after adding the loads, or pinned in local memory.

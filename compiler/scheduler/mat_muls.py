@@ -36,7 +36,7 @@ class Corners(NamedTuple):
 
     The output channel tile begins at ``far``; ``walks`` are those between views of these pixels."""
 
-    strip: View
+    source: View
     result: View
     near: int
     pitch: int
@@ -79,7 +79,7 @@ class MatMulEmitter:
         starts = block.starts(step.inputs, step.taps)
         if starts and not block.carries_bias:
             yield from self._spread_bias(block, local, output, result)
-        corners = self._corners(prepared.strip, output, result)
+        corners = self._corners(prepared.input_tile, output, result)
         for first, offset, alike in self._runs(output, step.inputs, step.taps):
             near, far, streams = self._streams(alike, corners)
             biased = first and block.biased
@@ -105,10 +105,10 @@ class MatMulEmitter:
                                                 lambda entry: (entry[0].offset, entry[1]))]
         return self.runs[key]
 
-    def _corners(self, strip: View, output: int, result: View) -> Corners:
+    def _corners(self, source: View, output: int, result: View) -> Corners:
         """Return where the channel tiles of the MatMuls between two views begin, and the walks between such views."""
-        boxes = result.box.rows, result.box.columns, strip.box.rows, strip.box.columns
-        return Corners(strip, result, strip.base - strip.box.tiles[0] * strip.tile_pitch, strip.tile_pitch,
+        boxes = result.box.rows, result.box.columns, source.box.rows, source.box.columns
+        return Corners(source, result, source.base - source.box.tiles[0] * source.tile_pitch, source.tile_pitch,
                        result.base + (output - result.box.tiles[0]) * result.tile_pitch,
                        self.walks.setdefault(boxes, {}))
 
@@ -146,12 +146,12 @@ class MatMulEmitter:
         key = tile.tap, tile.taps, tile.kernel_rows
         found = corners.walks.get(key)
         if found is None:
-            both = replace(corners.strip, base=0), replace(corners.result, base=0)
+            both = replace(corners.source, base=0), replace(corners.result, base=0)
             found = corners.walks[key] = ([*self._pass_spans(Pass(*key), *both)] if tile.taps else
                                           self._joined(self._first_spans(tile.tap, *both)))
         return found
 
-    def _first_spans(self, tap: Size, strip: View, result: View) -> Iterator[PairedWalk]:
+    def _first_spans(self, tap: Size, source: View, result: View) -> Iterator[PairedWalk]:
         """Yield the walks of a tap, from the first input channel tile to the first output channel tile.
 
         Pixels for which the tap falls into padding are left out."""
@@ -163,14 +163,14 @@ class MatMulEmitter:
             return
         row, column = (low * window.strides[axis] - window.pads[axis] + tap[axis] * window.dilations[axis]
                        for axis, low in enumerate((rows[0], columns[0])))
-        near = strip.address(strip.box.tiles[0], row, column)
+        near = source.address(source.box.tiles[0], row, column)
         far = result.address(box.tiles[0], rows[0], columns[0])
-        axes = [Axis(rows[1] - rows[0], window.strides[0] * strip.pitch, result.pitch),
-                Axis(columns[1] - columns[0], window.strides[1] * strip.step, 1)]
+        axes = [Axis(rows[1] - rows[0], window.strides[0] * source.pitch, result.pitch),
+                Axis(columns[1] - columns[0], window.strides[1] * source.step, 1)]
         for span in spans(axes, self.arch):
             yield span._replace(near=near + span.near, far=far + span.far)
 
-    def _pass_spans(self, part: Pass, strip: View, result: View) -> Iterator[Streamed]:
+    def _pass_spans(self, part: Pass, source: View, result: View) -> Iterator[Streamed]:
         """Yield the walks of a depthwise pass for the first channel tile, each with its registers.
 
         There is one for each result that the step of others skips, and for each group of rows whose kernel rows meet
@@ -180,11 +180,11 @@ class MatMulEmitter:
         for met in lines(window, part, box.rows, core.input.size[0]):
             top = (met.low * window.strides[0] - window.pads[0]
                    + (part.tap[0] + met.rows[0]) * window.dilations[0])
-            pitch = window.dilations[0] * strip.pitch if len(met.rows) > 1 else 0
-            for row in rows(window, part, box.columns, strip.box.columns):
-                walk = PairedWalk(strip.address(strip.box.tiles[0], top, row.near),
-                                  result.address(box.tiles[0], met.low, row.far), row.size, steps.inputs * strip.step,
-                                  steps.results, met.high - met.low, window.strides[0] * strip.pitch, result.pitch)
+            pitch = window.dilations[0] * source.pitch if len(met.rows) > 1 else 0
+            for row in rows(window, part, box.columns, source.box.columns):
+                walk = PairedWalk(source.address(source.box.tiles[0], top, row.near),
+                                  result.address(box.tiles[0], met.low, row.far), row.size, steps.inputs * source.step,
+                                  steps.results, met.high - met.low, window.strides[0] * source.pitch, result.pitch)
                 yield Streamed(walk, self._multiplied(taps - part.taps + row.origin + 1, row.dropped, met.mask, pitch))
 
     def _multiplied(self, origin: int, dropped: int, kernel_rows: int = 1, pitch: int = 0) -> Settings:

@@ -16,7 +16,7 @@ class TileStep:
     """Tiles that are loaded and computed together. Steps with the same ``stage`` add to the same accumulators.
 
     ``region``: output channel tiles and pixels of the layer's output. ``core``: the same channel tiles, pixels of the
-    core's result. ``strip``: the input tile that the step reads. ``inputs``, ``taps``: input channel tiles and weight
+    core's result. ``input_tile``: what the step reads. ``inputs``, ``taps``: input channel tiles and weight
     tiles, half open. ``begins``: it is the first step of these core pixels. ``complete``: it is the last one, after
     which they are whole. ``first``, ``last``: these core pixels are the first and last part of the region that is
     pooled."""
@@ -24,7 +24,7 @@ class TileStep:
     stage: int
     region: Box
     core: Box
-    strip: Box
+    input_tile: Box
     inputs: tuple[int, int]
     taps: tuple[int, int]
     begins: bool

@@ -53,8 +53,8 @@ class Tilings(NamedTuple):
     regions: np.ndarray
     core_largest: np.ndarray
     core_total: np.ndarray
-    strip_largest: np.ndarray
-    strip_total: np.ndarray
+    input_tile_largest: np.ndarray
+    input_tile_total: np.ndarray
     array: np.ndarray
     weights: np.ndarray
     pairs: np.ndarray

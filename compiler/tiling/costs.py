@@ -44,9 +44,9 @@ class Need:
     ``core`` is the part of ``accumulators`` that holds the core's result; ``scales``: the requantizer's multipliers and
     biases. The local total also has the single buffer in which results are rounded within the layer."""
 
-    strip: int
+    input_tile: int
     weights: int
-    staging: int
+    output_buffer: int
     residual: int
     scales: int
     core: int
@@ -58,17 +58,18 @@ class Need:
 def needs(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
     """Return the vectors of local memory and accumulators that tilings need: columns, the fields of :class:`Need`."""
     core_pixels, output_pixels = tilings.core_largest, tilings.output_pixels
-    strip = tilings.strip_largest * tilings.inputs * (not shape.input_is_resident)
+    input_tile = tilings.input_tile_largest * tilings.inputs * (not shape.input_is_resident)
     weights = tilings.weights * (not shape.weights_are_resident)
-    staging = shape.written(core_pixels, output_pixels) * tilings.outputs
+    output_buffer = shape.written(core_pixels, output_pixels) * tilings.outputs
     together = np.minimum(part_count(FINISH_VECTORS, np.maximum(1, core_pixels)), tilings.outputs)
     rounded = core_pixels * together * (shape.layer.rounding is not None)
     residual = len(shape.streamed_adds) * core_pixels * tilings.outputs
     scales = shape.scale_vectors[np.minimum(tilings.outputs, shape.output_tiles)]
     second = output_pixels if shape.layer.pool or shape.layer.multiplies else 0
     core, accumulators = core_pixels * tilings.outputs, (core_pixels + second) * tilings.outputs + shape.overhang
-    buffers = tilings.buffers * (strip + staging + residual + scales) + tilings.weight_slots * weights + rounded
-    return [strip, weights, staging, residual, scales, core, accumulators,
+    doubled = input_tile + output_buffer + residual + scales
+    buffers = tilings.buffers * doubled + tilings.weight_slots * weights + rounded
+    return [input_tile, weights, output_buffer, residual, scales, core, accumulators,
             np.maximum(buffers, shape.consts.local_vectors),
             tilings.buffers * accumulators + shape.consts.operands]
 
@@ -115,7 +116,8 @@ def _traffic(shape: LayerShape, tilings: Tilings) -> Traffic:
     for var in shape.streamed_adds:
         read += _by_dram(shape, var) * shape.part * tilings.core_total
     if not shape.input_is_resident:
-        read += _by_dram(shape, core.input) * shape.input_part * tilings.strip_total * _strip_loads(shape, tilings)
+        read += (_by_dram(shape, core.input) * shape.input_part * tilings.input_tile_total
+                 * _input_tile_loads(shape, tilings))
     for save in shape.streamed_outputs:
         write += _by_dram(shape, save.var) * shape.part * (
             shape.core_pixels if save.before_pool else shape.output_pixels)
@@ -157,7 +159,7 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     busiest = np.where(tilings.buffers > 1, np.max(parts, axis=0) + UNEVEN * sum(parts), sum(parts))
     kept = _strips_kept(shape, tilings)
     full = (kept > 1) & (kept <= tilings.buffers) & (tilings.regions > 1)
-    # kept strips leave no room for those of the next region
+    # kept input tiles leave no room for those of the next region
     read = np.maximum(moved.dram0_read, moved.dram1_read)
     return busiest + np.where(full, read * beats, 0.0) + _ends(shape, tilings, beats)
 
@@ -208,7 +210,7 @@ def _ends(shape: LayerShape, tilings: Tilings, beats: float) -> np.ndarray:
     They last until the first input tile is loaded, and from the last MatMul until its last vector is stored."""
     first = np.zeros_like(tilings.outputs)
     if not shape.input_is_resident:
-        first = tilings.strip_largest * _at_once(shape, shape.layer.core.input, tilings.inputs)
+        first = tilings.input_tile_largest * _at_once(shape, shape.layer.core.input, tilings.inputs)
     together = part_count(FINISH_VECTORS, np.maximum(1, tilings.core_largest))
     tiles = np.minimum(tilings.outputs, together)
     saved = sum(_at_once(shape, save.var, tiles) for save in shape.streamed_outputs)
@@ -240,7 +242,7 @@ def _scale_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     return np.where(tilings.outputs_outer | (groups <= tilings.buffers), 1, tilings.regions)
 
 
-def _strip_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
+def _input_tile_loads(shape: LayerShape, tilings: Tilings) -> np.ndarray:
     """Return how often each input tile is read on average.
 
     It is read once for each group of output channel tiles that has weights for it, unless it is retained."""

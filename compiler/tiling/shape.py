@@ -59,8 +59,8 @@ class Cut(NamedTuple):
     regions: int
     core_largest: int
     core_total: int
-    strip_largest: int
-    strip_total: int
+    input_tile_largest: int
+    input_tile_total: int
     array: float
 
 
@@ -85,7 +85,7 @@ class LayerShape:
     """The number of the layer's form; layers of one form have the same candidates, see :attr:`structure`."""
     _cuts: dict[tuple[Grain, int, int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
     _parts: dict[tuple[int, int, int], Parts] = field(default_factory=dict, compare=False, repr=False)
-    _strips: dict[tuple[int, int, Size | None, Size], tuple[int, int]] = field(default_factory=dict, compare=False,
+    _input_tiles: dict[tuple[int, int, Size | None, Size], tuple[int, int]] = field(default_factory=dict, compare=False,
                                                                              repr=False)
     _groups: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     _links: dict[Size, Links] = field(default_factory=dict, compare=False, repr=False)
@@ -322,7 +322,7 @@ class LayerShape:
             if steps not in self._parts:
                 self._parts[steps] = self.tiles.parts(*steps) if any(steps) else self.tiles.everything
             found = self._parts[steps]
-            rows, columns = (np.array([self._strip(axis, grain, span) for span in found.spans[axis]],
+            rows, columns = (np.array([self._input_tile(axis, grain, span) for span in found.spans[axis]],
                                       np.int64)[found.chosen[axis]] for axis in range(2))
             load = load_cycles(self.tiles.kernel_rows, self.arch) if self.tiles.depthwise else load_weight_cycles(
                 self.arch, self.arch.array_size + 1)
@@ -332,18 +332,18 @@ class LayerShape:
                                               min(taps, self.tiles.alike)))
         return self._cuts[key]
 
-    def _strip(self, axis: int, grain: Grain, taps: tuple[int, int]) -> tuple[int, int]:
+    def _input_tile(self, axis: int, grain: Grain, taps: tuple[int, int]) -> tuple[int, int]:
         """Return the input pixels along one axis that ``taps`` (half open) of the kernel need.
 
         The result, which is cached, is (the most of any output tile, the sum over all output tiles)."""
         key = axis, grain.size[axis], grain.part, taps
-        if key not in self._strips:
+        if key not in self._input_tiles:
             core = self.layer.core
             window = core.window.only([(taps[0],) * 2, (taps[1],) * 2])
             lengths = [high - low for low, high in (window.inputs(axis, *span, core.input.size[axis])
                                                     for span in self._core_spans(axis, grain))]
-            self._strips[key] = max(lengths), sum(lengths)
-        return self._strips[key]
+            self._input_tiles[key] = max(lengths), sum(lengths)
+        return self._input_tiles[key]
 
     def _core_spans(self, axis: int, grain: Grain) -> list[tuple[int, int]]:
         """Return the ranges of the core's pixels along one axis, for each output tile and part."""

@@ -111,10 +111,11 @@ for _ in range(40):
     buffers, bases = Buffers(Pool(int(random.integers(80, 130))), two=True), []
     for step in range(20):
         small, large = int(random.integers(1, 3)), int(random.integers(25, 30))
-        sizes = {Key("weights", step % 3): small, **{Key(kind, step): large for kind in ("strip", "staging")}}
+        sizes = {Key("weights", step % 3): small,
+                 **{Key(kind, step): large for kind in ("input_tile", "output_buffer")}}
         found, _ = buffers.claim(sizes)
         bases += found.values()
-        for kind in ("strip", "staging"):
+        for kind in ("input_tile", "output_buffer"):
             buffers.release(Key(kind, step))
     print(bases)
 """

@@ -57,7 +57,7 @@ def random_convolution(random: Random) -> Convolution:
 
 
 def met(core: Convolution, part: Pass, results: tuple[int, int]) -> tuple[Counter[tuple[int, int]], Counter[int]]:
-    """As the machine means it: (result, tap) of all that a pass adds in columns ``results``, from a strip that has no
+    """As the machine means it: (result, tap) of all that a pass adds in columns ``results``, from a tile that has no
     more than they read; and how often each result is written."""
     window, steps = core.window, Steps.of(core.window)
     inputs = window.inputs(1, *results, core.input.width)
