@@ -62,7 +62,7 @@ def arranged(layers: Layers, arch: Arch) -> Layers:
 
 
 def _early(layers: Sequence[Layer], arch: Arch) -> list[Layer]:
-    """Return the layers with copies on the array for layers of the SIMD unit as early as what they read allows.
+    """Return the layers with copies on the array that only pools read as early as what they read allows.
 
     So a pool finds layers on the array to run beside, though a copy puts its input together."""
     order, readers = [*layers], defaultdict(list)
@@ -71,9 +71,10 @@ def _early(layers: Sequence[Layer], arch: Arch) -> list[Layer]:
             readers[root].append(layer)
     for layer in layers:
         reading = [reader for root in _roots(layer.outputs) for reader in readers[root]]
-        if _on_array(layer) and not layer.macs and reading and all(_on_simd(reader, arch) for reader in reading):
-            order.remove(layer)
-            order.insert(_first_place(order, layer), layer)
+        if _on_array(layer) and not layer.macs and reading and all(reader.pool and _on_simd(reader, arch)
+                                                                   for reader in reading):
+            now = order.index(layer)
+            order.insert(min(_first_place(order, layer), now), order.pop(now))  # parts of its input may be made later
     return order
 
 
