@@ -99,8 +99,8 @@ class InferenceSession:
 def _need_nothing(**given: object) -> None:
     """Raise WeftError for an argument of the compiler beside a network that is compiled."""
     for name in (name for name, value in given.items() if value is not None):
-        raise WeftError(explain(f"argument {name}", "a .tmodel, which is compiled", "it beside a model that is not "
-                                "compiled", f"leave {name} out, or give the .onnx file"))
+        raise WeftError(explain(f"argument {name}", "a .tmodel, which is compiled", f"{name} beside a model that "
+                                "is not compiled", f"leave {name} out, or give the .onnx file"))
 
 
 def _described(tensor: Tensor) -> NodeArg:

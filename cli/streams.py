@@ -61,8 +61,8 @@ class Stream:
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
-            raise WeftError(explain(self._name, (error.strerror or str(error)).lower(), "a place with room",
-                                    "free some, or write elsewhere")) from None
+            raise WeftError(explain(self._name, (error.strerror or str(error)).lower(), "a place that can be written",
+                                    "write elsewhere, or make room there if it is full")) from None
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the raw stream."""

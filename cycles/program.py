@@ -144,7 +144,10 @@ def _newest(sets: np.ndarray) -> np.ndarray:
 
 
 def program_counters_of(opcode: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
-    """Return the program counter of each instruction; a Configure may set that of the next one."""
+    """Return int64 [instructions]: what the machine's program counter shows at each instruction.
+
+    It counts instructions from 0 on, Repeats expanded, modulo 2**32. A Configure of PROGRAM_COUNTER says what it shows
+    at the instruction behind it."""
     index = np.arange(len(opcode))
     sets = _sets(opcode, operands, Register.PROGRAM_COUNTER)
     newest = np.concatenate([[-1], _newest(sets)])[:len(opcode)]  # before each
@@ -167,7 +170,7 @@ def _registers(isa: Isa, opcode: np.ndarray, operands: list[np.ndarray]) -> dict
 
 
 def _loops(work: np.ndarray, opcode: np.ndarray, operands: list[np.ndarray]) -> None:
-    """Fill the columns about SIMD loops. Raise CompileError if the program ends within a loop."""
+    """Fill the columns about SIMD loops. Raise EstimateError if the program ends within a loop."""
     headers = np.flatnonzero(opcode == Opcode.SIMD_LOOP)
     bodies = _field(Opcode.SIMD_LOOP, "body", operands)[headers] + 1
     if len(headers) and headers[-1] + bodies[-1] >= len(opcode):
@@ -334,7 +337,9 @@ def _taps(work: np.ndarray, arch: Arch, register: dict[Register, np.ndarray]) ->
 
 
 def _tap_rows(work: np.ndarray, arch: Arch, depthwise: np.ndarray, rows: np.ndarray, pitch: np.ndarray) -> None:
-    """``rows``, ``pitch``: of ``depthwise`` MatMuls what TAP_ROWS and TAP_PITCH hold, else 0."""
+    """Fill the columns ``tap_rows`` and ``tap_pitch``, and let others allow for several rows of taps.
+
+    ``rows`` and ``pitch`` [operations] are what TAP_ROWS and TAP_PITCH hold for ``depthwise`` MatMuls, else 0."""
     work["zeroes"] |= depthwise & (rows == 0)
     work["tap_rows"], work["tap_pitch"] = np.where(work["zeroes"] == 1, 0, rows), pitch
     work["last0"] += tap_span(rows) * pitch

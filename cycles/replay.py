@@ -122,7 +122,11 @@ def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: D
 
 def estimate_of(arch: Arch, read: DecodedProgram, control: np.void, times: np.ndarray,
                 use: dict[str, int]) -> Estimate:
-    """Return the estimate of a finished replay. ``control``: the record CONTROL of the core that ran it."""
+    """Return the estimate of the program ``read``, whose replay has ended.
+
+    ``control`` is the record CONTROL of the core that ran it. ``times`` [operations, (issue, start, finish)] has cycles
+    of the replay; in the estimate they count from ``first_at`` of that record. ``use`` has cycles of the bus of a
+    board's memory by their use, and is empty for an ideal memory."""
     began = int(control["first_at"])
     operations = np.zeros(len(times), OPERATION)
     operations["program_counter"], operations["unit"] = read.program_counters, read.work["unit"]

@@ -53,19 +53,23 @@ def first_stop(program: bytes, arch: Arch) -> MachineStop | None:
 
 
 def dram_moves(program: bytes, arch: Arch) -> np.ndarray:
-    """Return [3, n] of each DataMove from or to a DRAM in a legal program: DataFlow, first and last address."""
+    """Return int64 [3, moves]: DataFlow, first and last address of each DataMove from or to a DRAM.
+
+    The ``program`` is legal; its Repeats are expanded. Addresses count vectors of the move's window."""
     isa = Isa(arch)
     return _Table(isa, isa.split(program)).dram_moves()
 
 
 def dram_walks(program: bytes, arch: Arch) -> np.ndarray:
-    """Return DRAM_WALK [n] of each DataMove from or to a DRAM in a legal program."""
+    """Return a record DRAM_WALK for each DataMove from or to a DRAM in a legal program, [moves], in order.
+
+    Repeats are expanded."""
     isa = Isa(arch)
     return _Table(isa, isa.split(program)).dram_walks()
 
 
 def signals(program: bytes, arch: Arch) -> np.ndarray:
-    """Return SIGNAL [n] of each Signal in a legal program."""
+    """Return a record SIGNAL for each Signal of a legal program, [signals], in order; Repeats are expanded."""
     isa = Isa(arch)
     return _Table(isa, isa.split(program)).signals()
 
@@ -112,7 +116,7 @@ class _Table:
         return np.maximum.accumulate(np.where(sets, np.arange(self.count), -1)) if self.count else np.arange(0)
 
     def sets(self, register: Register) -> np.ndarray:
-        """Return which instructions configure ``register``."""
+        """Return bool [instructions]: which are Configures of ``register``."""
         return (self.opcode == Opcode.CONFIGURE) & (self.operands[0] == register)
 
     def register(self, register: Register) -> np.ndarray:
@@ -122,14 +126,14 @@ class _Table:
 
     # -- what may not be -------------------------------------------------------------------------------------------
     def illegal(self) -> np.ndarray:
-        """Return which instructions are illegal."""
+        """Return bool [instructions]: which are illegal."""
         found = self._forms() | (self.in_body & (self.opcode != Opcode.SIMD)) | (self.opcode == Opcode.REPEAT)
         for check in (self._spans, self._simd, self._configure, self._tables, self._signals):
             found |= check()
         return found
 
     def _forms(self) -> np.ndarray:
-        """Return which instructions have an illegal opcode, illegal flags, or bits set that no field has."""
+        """Return bool [instructions]: which have an illegal opcode, illegal flags, or bits set that no field has."""
         flags = np.zeros((OPCODES, 16), bool)
         used: np.ndarray = np.zeros((OPCODES, 3), np.int64)
         for opcode in self.isa.opcodes():
@@ -157,7 +161,9 @@ class _Table:
         return Walk(base, size, stride, rows, pitch).last
 
     def _spans(self) -> np.ndarray:
-        """Return which instructions have a range that leaves its memory, except SIMD instructions."""
+        """Return bool [instructions]: which have a range that leaves its memory.
+
+        SIMD instructions and Signals are checked elsewhere, and are False here."""
         opcode, flags, arch = self.opcode, self.flags, self.arch
         mat_mul, move, load = (opcode == code for code in (Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT))
         size = np.where(load, self.operands[1], self.operands[2]) + 1
@@ -181,14 +187,16 @@ class _Table:
                 | ((mat_mul | move) & (self._last(1, size, rows, far) >= far_depth)))
 
     def _tap_reach(self) -> Any:
-        """Vectors by which the last row of taps that counts lies behind the first one, in depthwise MatMuls."""
+        """Return by how many vectors a depthwise MatMul's last row of taps that counts lies behind the first one.
+
+        It is 0 for instructions without taps."""
         if self.arch.kernel_rows < 2:
             return 0
         rows, pitch = self.register(Register.TAP_ROWS), self.register(Register.TAP_PITCH)
         return np.where(self.register(Register.TAP_ORIGIN) > 0, tap_span(rows) * pitch, 0)
 
     def dram_walks(self) -> np.ndarray:
-        """Return DRAM_WALK [n] of each DataMove from or to a DRAM."""
+        """Return a record DRAM_WALK for each DataMove from or to a DRAM, [moves], in the program's order."""
         there = np.flatnonzero((self.opcode == Opcode.DATA_MOVE) & (self.flags <= DataFlow.LOCAL_TO_DRAM1))
         found = np.zeros(len(there), DRAM_WALK)
         first = np.isin(self.flags, [flow for flow in DataFlow if flow.far_memory == "dram0"])
@@ -202,7 +210,7 @@ class _Table:
         return found
 
     def signals(self) -> np.ndarray:
-        """Return SIGNAL [n] of each Signal."""
+        """Return a record SIGNAL for each Signal, [signals], in the program's order."""
         there = np.flatnonzero(self.opcode == Opcode.SIGNAL)
         found = np.zeros(len(there), SIGNAL)
         dram1 = self._flag(Opcode.SIGNAL, "dram1")
@@ -221,14 +229,16 @@ class _Table:
         return base + (self.operands[2] + 1) * stride - 1
 
     def dram_moves(self) -> np.ndarray:
-        """Return [3, n] of each DataMove from or to a DRAM: DataFlow, first and last address."""
+        """Return int64 [3, moves]: DataFlow, first and last address of each DataMove from or to a DRAM."""
         rows, pitch = self.register(Register.MOVE_ROWS) + 1, self.register(Register.MOVE_FAR_PITCH)
         last = self._last(1, self.operands[2] + 1, rows, pitch)
         there = (self.opcode == Opcode.DATA_MOVE) & (self.flags <= DataFlow.LOCAL_TO_DRAM1)
         return np.stack([self.flags, self._address(1)[0], last])[:, there]
 
     def _simd(self) -> np.ndarray:
-        """Return which SIMD instructions have illegal addresses (of the last iteration), operations or registers."""
+        """Return bool [instructions]: which are SIMD instructions with an illegal address, operation or register.
+
+        The address of a loop's last iteration counts."""
         simd, depth = self.opcode == Opcode.SIMD, self.arch.accumulator_depth
         iterations = np.where(self.in_body, self.iterations, 1)
         read = self._last(1, np.where(self._flag(Opcode.SIMD, "hold"), 1, iterations))
@@ -245,7 +255,7 @@ class _Table:
         return simd & (beyond | (count < 0) | (registers > self.arch.simd_registers_depth))
 
     def _configure(self) -> np.ndarray:
-        """Return which instructions configure an unknown register, or one with an illegal value."""
+        """Return bool [instructions]: which configure an unknown register, or give a register an illegal value."""
         register, value = self.operands[:2]
         low: np.ndarray = np.zeros(max(Register) + 1, np.int64)
         high: np.ndarray = np.full(max(Register) + 1, -1, np.int64)
@@ -258,7 +268,9 @@ class _Table:
         return (self.opcode == Opcode.CONFIGURE) & ~legal
 
     def _signals(self) -> np.ndarray:
-        """Return which Signals have a range that leaves its memory, or a counter, cores or an amount that is not."""
+        """Return bool [instructions]: which are Signals with an operand that the machine cannot have.
+
+        That is a range that leaves its DRAM, a counter or a core that the machine lacks, or too large an amount."""
         depth = np.where(self._flag(Opcode.SIGNAL, "dram1"), self.arch.dram1_depth, self.arch.dram0_depth)
         counter, above = self.operands[0] & (1 << COUNTER_WIDTH) - 1, self.operands[0] >> COUNTER_WIDTH
         most = np.where(self._flag(Opcode.SIGNAL, "wait"), (1 << COUNT_WIDTH) - 1, (1 << self.arch.cores) - 1)
@@ -266,7 +278,7 @@ class _Table:
                                                  | (counter >= self.arch.sync_counters) | (above > most))
 
     def _tables(self) -> np.ndarray:
-        """Return which instructions name a table that the machine lacks, or a loop body that is too long."""
+        """Return bool [instructions]: which name a table that the machine lacks, or too long a body of a loop."""
         too_far = (self.opcode == Opcode.LOAD_LUT) & (self.operands[1] > self.arch.lut_count)
         too_far |= (self.opcode == Opcode.LOAD_ACTIVATION_TABLE) & ((self.operands[1] < 1)
                                                                | (self.operands[1] > self.arch.activation_tables))

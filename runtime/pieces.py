@@ -130,8 +130,8 @@ class Frame:
         """Return the Configure that lets DRAM0 begin at a block. Raise WeftError beyond the machine's addresses."""
         most = self.isa.registers[Register.DRAM0_OFFSET].maximum
         if block > most:
-            raise WeftError(explain("--pieces", "no room in DRAM0 behind the images for the state at a border",
-                                    f"a block of 64 KiB up to number {most}",
+            raise WeftError(explain("--pieces", "no room in DRAM0 behind the images for the state at a "
+                                    f"border: it needs block number {block}", f"a block of 64 KiB up to number {most}",
                                     "run fewer images, or leave --pieces out"))
         return self.isa.configure(Register.DRAM0_OFFSET, block)
 

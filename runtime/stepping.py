@@ -49,7 +49,7 @@ class Stepper:
         self.at = 0
 
     def instruction(self, number: int) -> Instruction:
-        """Return an instruction of the program, Repeats expanded."""
+        """Return instruction ``number`` of the program, which counts from 0 with Repeats expanded."""
         return Instruction(*self._rows[:, number].tolist())
 
     def name(self, number: int) -> str | None:
@@ -66,7 +66,10 @@ class Stepper:
         return {OPERATIONS[Opcode(number)].name.lower(): Opcode(number) for number in np.unique(self._rows[0]).tolist()}
 
     def run_to(self, number: int) -> None:
-        """Run until before the instruction ``number``. Raise MachineStop at an illegal instruction."""
+        """Run from instruction ``at`` until just before instruction ``number``, which counts from 0 to ``count``.
+
+        Repeats are expanded. Nothing runs if the program is there or beyond already. Raise MachineStop at an illegal
+        instruction, and stay before it."""
         while self.at < number:
             self.machine.step(self.instruction(self.at))
             self.at += 1

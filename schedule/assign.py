@@ -35,7 +35,10 @@ def assigned_layers(schedule: Schedule, cores: int) -> tuple[AssignedLayer, ...]
 
 
 def place_of(schedule: Schedule, core: int) -> int:
-    """Return a core's place in the mesh, row by row from 0 on."""
+    """Return the number of the machine's core that stands for ``core`` of a schedule.
+
+    It is the place in the schedule's mesh of xlen x ylen cores, row by row from 0 on. Numbers of the older dialect also
+    count the columns of DRAM beside the mesh, which are left out here."""
     if schedule.dialect == "today":
         return core
     row, column = divmod(core - 1, schedule.xlen + 2)
@@ -43,6 +46,6 @@ def place_of(schedule: Schedule, core: int) -> int:
 
 
 def spans_of(box: Box) -> tuple[Span, Span, Span]:
-    """Return the half-open ranges of channels, rows and columns."""
+    """Return the half-open ranges of channels, rows and columns of ``box``, whose own ranges include their ends."""
     channels, rows, columns = ((low, high + 1) for low, high in zip(box.lower[1:], box.upper[1:], strict=True))
     return channels, rows, columns

@@ -23,7 +23,7 @@ class Channels(Record, kw_only=True):
     upper: Coordinate
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a range that ends before it begins."""
+        """Raise ValueError if the range of channels ends before it begins."""
         check_range((self.lower,), (self.upper,))
 
 
@@ -117,7 +117,9 @@ class IfmapSource(Ranged, kw_only=True):
     type: Literal["core", "DRAM"]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for ranges that end before they begin, or of different numbers of channels."""
+        """Raise ValueError if the range in the ofmap, or ``channel``, ends before it begins.
+
+        Raise it too if both do not have the same number of channels."""
         check_range(self.lower, self.upper)
         check_range(self.channel[:1], self.channel[1:])
         if self.channel[1] - self.channel[0] != self.upper[1] - self.lower[1]:
@@ -175,7 +177,7 @@ class Workload(Record, kw_only=True):
     workload_id: Id
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a range that ends before it begins."""
+        """Raise ValueError if the range of elements that the workload makes ends before it begins."""
         check_range(*self.workload)
 
 

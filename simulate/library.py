@@ -40,7 +40,10 @@ def library(objects: Path) -> Path:
 
 
 def _fill(work: Path, objects: Path) -> None:
-    """Build the library and the headers in ``work``."""
+    """Build Verilator's library and its precompiled headers in ``objects``, and move them to ``work``.
+
+    ``objects`` is the folder of Verilator's output for some design. The log of make goes into ``work``. Raise
+    BuildError if make fails."""
     (objects / HEADERS).write_text("".join(f'#include "{name}.h"\n' for name in LIBRARY_HEADERS))
     (objects / "runtime.mk").write_text((objects / "Vtop.mk").read_text() + RULES)
     variables = toolchain.make_variables(optimise())

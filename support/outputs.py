@@ -108,9 +108,11 @@ def _unwritable(what: str, path: Path, error: Exception) -> WeftError:
 
 @contextlib.contextmanager
 def replacing(path: Path, kind: Kind, what: str = "output file") -> Iterator[BinaryIO]:
-    """Open a file that becomes ``path`` if all goes well and leaves nothing otherwise.
+    """Open a new file that becomes ``path`` when the block ends, or disappears if the block raises.
 
-    An existing file keeps its permissions. Raise WeftError if the path cannot or must not be written."""
+    Folders that are missing are made. A file that is there is replaced only if it is empty or of this ``kind``; its
+    permissions stay. ``what`` names the file in messages. Raise WeftError if the path cannot or must not be
+    written."""
     target = check_output(path, kind, what)
     if target is None:
         yield io.BytesIO()
@@ -142,6 +144,9 @@ def _umask() -> int:
 
 
 def write_text(path: Path, text: str, kind: Kind) -> None:
-    """Write a text file, all of it or nothing. Raise WeftError if it cannot be written."""
+    """Write ``text`` to the file ``path`` in UTF-8; if that fails, the file stays as it was.
+
+    Folders that are missing are made. A file that is there is replaced only if it is empty or of this ``kind``. Raise
+    WeftError if the path cannot or must not be written."""
     with replacing(path, kind) as file:
         file.write(text.encode())

@@ -44,12 +44,17 @@ class Network:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the machine's programs, of the network as drawn; 0 if not recorded."""
+        """Return the multiply-accumulates for one image that the network has as drawn, in all programs of the machine.
+
+        It is 0 if they are not recorded."""
         return sum(machine.macs for machine in self.machines)
 
     @property
     def done_macs(self) -> int:
-        """Multiply-accumulates that the array does; work that nobody needs is left out."""
+        """Return how many useful multiply-accumulates the array does for one image, in all programs of the machine.
+
+        Pixels that nobody reads, taps on padding, lanes without a channel and weight tiles of zeros do not count. A
+        program whose file does not say this number counts as drawn."""
         return sum(machine.done_macs for machine in self.machines)
 
     # -- files -----------------------------------------------------------------------------------------------------

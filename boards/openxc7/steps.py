@@ -38,7 +38,9 @@ class Step:
 
 
 def steps(board: Board, found: Found, seed: int) -> list[Step]:
-    """Return all steps of a build, in order."""
+    """Return the steps of a build in the order in which they run, from the shell to the bitstream.
+
+    ``found`` has the tools and files for the board's chip. ``seed`` is the one that nextpnr places and routes with."""
     return [Step("shell and constraints", tuple(bitstream.generate_command(board, OPENXC7))),
             Step("synthesis", tuple(synthesis.yosys_command("xc7"))),
             routing(found, seed, board.clock_hz / 1e6), *packing(found)]

@@ -69,7 +69,9 @@ def network_header(model: TModel, places: Places, images: int, preload: bytes) -
 
 
 def pieces(name: str, ranges: Iterable[tuple[int, int]]) -> str:
-    """Return a table of ranges and its length; an empty one has a row that nobody reads."""
+    """Return the C text of a table of ``ranges`` (first vector, vectors) and of its length.
+
+    A table without ranges has one row that nobody reads."""
     rows = list(ranges)
     text = ", ".join(f"{{{base}, {size}}}" for base, size in rows or [(0, 0)])
     return (f"#define NETWORK_{name.upper()} {len(rows)}u\n"
@@ -77,7 +79,10 @@ def pieces(name: str, ranges: Iterable[tuple[int, int]]) -> str:
 
 
 def outputs(model: TModel) -> str:
-    """Return the table of outputs; `positions` has the scalar of each element, counted from vector `base` on."""
+    """Return the C text of the table ``network_outputs``, which has a row for each output of the model.
+
+    In it ``base`` is the address of the output's first vector in DRAM0. ``positions`` has a number for each of the
+    ``elements`` of the user's array, in order: its scalar, counted from the first scalar of that vector."""
     tables, rows = [], []
     for number, port in enumerate(model.outputs):
         found = positions(model, port.name)
@@ -89,7 +94,10 @@ def outputs(model: TModel) -> str:
 
 
 def positions(model: TModel, name: str) -> list[int]:
-    """Return for each element of an output, in the order of the user's array, which scalar of its vectors it is."""
+    """Return the number of the scalar that holds each element of an output, in the order of the user's array.
+
+    Scalars are counted from the first one of the output's first vector. An output without a known layout has all
+    scalars of its vectors, in order."""
     port = model.output(name)
     scalars = np.arange(port.size * model.arch.array_size).reshape(port.size, -1)
     if port.layout is not None and port.shape is not None:

@@ -88,12 +88,12 @@ def design(processor: Processor, interfaces: list[Interface]) -> str:
 
 
 def _of(text: str, number: int, width: int = 0) -> str:
-    """Return a setting's text with the numbers of an HP port."""
+    """Return ``text`` with HP port ``number``, and ``width`` in bits, in the places that :class:`Kind` names."""
     return text.format(n=number, gp=number + 2, width=width)
 
 
 def _cells(kind: Kind, processor: Processor, masters: list[Interface]) -> Iterator[str]:
-    """Yield the commands that create the cells."""
+    """Yield the Tcl commands that create the processors, the machine, the block for resets, and the links."""
     settings = {**kind.settings, kind.mhz: f"{processor.clock_hz / 1e6:g}"}
     for number, master in enumerate(masters):
         settings |= {_of(key, number): _of(value, number, master.bits) for key, value in kind.port_settings.items()}
@@ -109,7 +109,9 @@ def _cells(kind: Kind, processor: Processor, masters: list[Interface]) -> Iterat
 
 
 def _names(masters: list[Interface]) -> list[str]:
-    """Return the names of the links: to the registers, and to each HP port."""
+    """Return the names of all LINK blocks: ``to_registers``, then one to an HP port for each of ``masters``.
+
+    Master number n of the machine is linked to HP port n by ``to_hpn``."""
     return ["to_registers", *(f"to_hp{number}" for number in range(len(masters)))]
 
 
@@ -120,7 +122,7 @@ def _set(cell: str, settings: Mapping[str, str]) -> str:
 
 
 def _clock(kind: Kind, ports: int) -> Iterator[str]:
-    """Yield the commands that connect clock, reset and interrupt."""
+    """Yield the Tcl commands that connect clock, resets and interrupt; ``ports`` is the number of HP ports in use."""
     links = ["to_registers", *(f"to_hp{number}" for number in range(ports))]
     clocked = [f"{PS}/{kind.master_clock}", *(f"{PS}/{_of(kind.port_clock, number)}" for number in range(ports)),
                f"{MACHINE}/{CLOCK}", "resets/slowest_sync_clk", *(f"{link}/aclk" for link in links)]
@@ -137,7 +139,7 @@ def _net(source: str, sinks: list[str]) -> str:
 
 
 def _links(kind: Kind, masters: list[Interface]) -> Iterator[str]:
-    """Yield the commands that connect the links."""
+    """Yield the Tcl commands that connect both ends of every link."""
     ways = [(f"{PS}/{kind.master}", f"{MACHINE}/{REGISTERS}"),
             *((f"{MACHINE}/{master.name}", f"{PS}/{_of(kind.port, number)}") for number, master in enumerate(masters))]
     for link, (source, sink) in zip(_names(masters), ways, strict=True):
@@ -146,7 +148,7 @@ def _links(kind: Kind, masters: list[Interface]) -> Iterator[str]:
 
 
 def _addresses(kind: Kind, processor: Processor, interfaces: list[Interface]) -> Iterator[str]:
-    """Yield the commands that assign addresses."""
+    """Yield the Tcl commands that give the machine's registers, and the DRAM of each master, their addresses."""
     registers, = (each for each in interfaces if each.name == REGISTERS)
     yield _assign(kind.registers, 1 << registers.address_bits, f"{PS}/Data", f"{MACHINE}/{REGISTERS}/reg0")
     for number, master in enumerate(each for each in interfaces if each != registers):

@@ -80,10 +80,11 @@ The machine's integers are compared with the result before it."""
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a step.
+    """A verdict says how far the result of a ``step`` is from the result before it.
 
-    ``decibels`` between the step's result and the one before it, None if they are equal; ``least`` is what is allowed,
-    None for equality; ``problem`` in words if the step is at fault."""
+    ``runs`` says what ran. ``decibels`` is the signal to noise between the two results, None if they are equal.
+    ``least`` is the least signal to noise that is allowed, None if the results must be equal. ``problem`` says in words
+    what is wrong, and is empty if nothing is."""
 
     step: str
     runs: str
@@ -107,9 +108,10 @@ class Verdict:
 
 
 class Checker:
-    """The check of all steps.
+    """A checker runs the product of each step on one input, and compares the result with that of the step before.
 
-    Give :meth:`after` to ``compile_model`` as ``watch``, then use ``verdicts`` and :meth:`insist`."""
+    Give :meth:`after` to ``compile_model`` as ``watch``. Then ``verdicts`` has a :class:`Verdict` for each step, in
+    order, and :meth:`insist` raises Mismatch for the first step that changes the result."""
 
     def __init__(self) -> None:
         self.verdicts: list[Verdict] = []

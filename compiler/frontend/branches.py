@@ -19,9 +19,10 @@ CHOICE = "If"
 
 
 def inline_choices(model: onnx.ModelProto) -> None:
-    """Replace choices, also within choices, of a model whose inputs have sizes.
+    """Replace, in ``model`` itself, every If with a known condition by the nodes of the branch that it takes.
 
-    Raise WeftError for shapes that do not fit."""
+    Ifs in such a branch are replaced too. The inputs of the model must have sizes. Raise WeftError for shapes that do
+    not fit."""
     while any(node.op_type == CHOICE for node in model.graph.node):
         conditions = _known_conditions(model)
         if not conditions:
@@ -50,7 +51,9 @@ def conditions_of(nodes: Sequence[Node], choice: Node, inputs: Sequence[str]) ->
 
 
 def _known_conditions(model: onnx.ModelProto) -> dict[str, bool]:
-    """Return the known conditions of the outermost choices: tensor -> its value."""
+    """Return the values of known conditions, by tensor, of those Ifs that stand in the main graph itself.
+
+    A condition is known if constants, fixed inputs and shapes determine it, and no other If comes before it."""
     small = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     graph = small.graph
     unknown: set[str] = set()
@@ -94,7 +97,7 @@ def _inline(graph: onnx.GraphProto, node: onnx.NodeProto, condition: bool, names
 
 
 def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield the names of tensors and nodes, in graphs within too."""
+    """Yield every name of a tensor or a node in ``graph`` and in the graphs within it, as often as it occurs."""
     for inner in graphs(graph):
         yield from (*_weights(inner), *(value.name for value in (*inner.input, *inner.output)))
         yield from (name for node in inner.node for name in (node.name, *node.input, *node.output))

@@ -136,11 +136,11 @@ def _evaluated(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> Sequ
 
 
 def _plain(node: onnx.NodeProto) -> np.ndarray:
-    """Return the tensor of a Constant node. Raise CompileError if its data do not fill it."""
+    """Return the tensor of a Constant node. Raise CompileError if onnx cannot read it."""
     try:
         return numpy_helper.to_array(node.attribute[0].t)
     except Exception as error:  # of no common type
-        raise refuse(_name(node), f"data that do not fill their dimensions ({reason(error)})", "a whole tensor",
+        raise refuse(_name(node), f"a tensor that onnx cannot read ({reason(error)})", "a whole tensor",
                      EXPORT_AGAIN) from None
 
 

@@ -217,8 +217,8 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
         if constants[constant].dtype.kind == "f" and np.isnan(constants[constant]).any():
             raise refuse(f"constant {constant!r}", "NaN", "numbers", EXPORT_AGAIN)
     if not nodes or not model.graph.output:
-        raise refuse("the model", "no node" if not nodes else "no output", "a network with an output that is computed",
-                     EXPORT_AGAIN)
+        raise refuse("the model", "no output" if nodes else "no node other than constants",
+                     "a network with an output that is computed", EXPORT_AGAIN)
     sources = tuple(GraphPort(key, shapes[key], key, type=kind) for key, kind in inputs.items())
     ends = tuple(GraphPort(value.name, shapes[value.name], value.name,
                            type=outputs.get(value.name) or types.get(value.name, FLOAT))

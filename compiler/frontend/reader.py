@@ -33,7 +33,9 @@ def read_model(path: Path, outputs: Sequence[str] = (), shapes: Sizes = NO_SHAPE
 
 
 def must_run(path: Path, outputs: Sequence[str] = (), shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> None:
-    """Raise CompileError if onnxruntime cannot run the model on zeros."""
+    """Raise CompileError if onnxruntime cannot run the model file on inputs of zeros.
+
+    The parameters are those of :func:`read_model`."""
     try:
         model = load_model(path, outputs, shapes, fixed)
         model = onnx.shape_inference.infer_shapes(model)  # of outputs that were chosen

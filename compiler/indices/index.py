@@ -49,7 +49,10 @@ def default_index(shape: Shape) -> np.ndarray:
 
 
 def in_memory_order(values: np.ndarray) -> np.ndarray:
-    """Return ``values``, of a tensor's shape, as [channels, height, width] of its default place."""
+    """Return ``values``, an array of the tensor's own shape, as [channels, height, width] in its default place.
+
+    Axis 1 becomes the channels, the last axis the width, and all others the rows. With two axes the width is 1, and
+    with fewer all elements lie in one row of one channel."""
     ordered = np.moveaxis(values, 0, 1) if values.ndim >= 2 else values
     return ordered.reshape(default_place(values.shape)[1:])
 
@@ -106,7 +109,10 @@ def real_values(values: np.ndarray, port: GraphPort) -> np.ndarray:
 
 
 def _feed(values: np.ndarray, port: GraphPort, shape: Shape) -> np.ndarray:
-    """Return a user's array as the input tensor of a port, packed if the port asks for it."""
+    """Return ``values``, an array of the user, as the graph's tensor for an input port.
+
+    The tensor has ``shape`` [1, channels, height, width], and its elements lie as ``port.order`` says. If the port has
+    a packing (im2col on the host), the elements are placed in the image before packing, and then packed."""
     if port.packing is None:
         return scatter(values, port.order, shape)
     return port.packing.pack(scatter(values, port.order, (1, *port.packing.source)))

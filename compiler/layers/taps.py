@@ -46,9 +46,11 @@ class Steps(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of a pass: ``size`` vectors from input column ``near`` on, with results from column ``far`` on.
+    """One walk of a pass along a row of the input: it reads ``size`` vectors, and makes as many results.
 
-    The pass's tap ``origin`` meets the first vector itself. The last ``dropped`` results belong to no column."""
+    The first vector is that of input column ``near``; the first result is that of output column ``far``. Tap number
+    ``origin`` of the pass, from 0 on, takes the first vector for the first result. The last ``dropped`` results lie
+    beyond the last output column, and are not written."""
 
     near: int
     far: int
@@ -70,7 +72,7 @@ class Lines(NamedTuple):
 
     @property
     def mask(self) -> int:
-        """As TAP_ROWS has it."""
+        """The value of the register TAP_ROWS: a bit for each of ``rows``."""
         return sum(1 << row for row in self.rows)
 
 

@@ -30,10 +30,11 @@ def _per_channel(values: np.ndarray) -> np.ndarray | None:
 
 
 def constant_image(state: Rewrite, node: Node, values: np.ndarray, source: str) -> str:
-    """Return a tensor of the machine that holds a constant, ``values`` [channels, height, width].
+    """Add nodes that compute a tensor of the constant ``values`` [channels, height, width]; return its name.
 
-    A single pixel is spread by a kernel as large as the image, of which every output pixel sees one weight. Raise
-    CompileError if it has too many pixels."""
+    A first convolution makes one pixel, a 1, from the first pixel of ``source``; any tensor will do, as its weights are
+    0. A second one spreads that pixel by a kernel as large as the image, of which every output pixel sees one weight.
+    Raise CompileError for more than CONSTANT_PIXELS pixels."""
     _, height, width = values.shape
     if height * width > CONSTANT_PIXELS:
         raise state.refusal(node, "shape of a constant", [1, *values.shape],
@@ -108,7 +109,9 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
 
 
 def _turned_operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray], axes: Axes) -> Operands:
-    """Return the operands of a node, with ``axes`` as channels and pixels."""
+    """Return the operands of a node, as :func:`_operands` does, after a turn that makes ``axes`` channels and pixels.
+
+    The index of the result is that of the shape before the turn."""
     shape = state.graph.shapes[node.output]
     names = [turn(state, name, f"{node.output}/turned{number}", axes, shape)
              for number, name in enumerate(filter(None, node.inputs))]
@@ -122,7 +125,9 @@ def _turned_operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray]
 
 
 def _lie_alike(state: Rewrite, names: list[str], shape: Shape) -> bool:
-    """Tell whether tensors of this shape have all elements, each in the same place."""
+    """Tell whether all tensors ``names`` have this ``shape``, and hold each element in the same place of memory.
+
+    No element may be a constant that memory does not hold."""
     first = state.index(names[0])
     size = state.shapes[state.held[names[0]].tensor]
     return bool((first != FILL).all()) and all(

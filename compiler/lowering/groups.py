@@ -101,9 +101,10 @@ def _classes(line: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 # -- reductions --------------------------------------------------------------------------------------------------------
 def total(state: Rewrite, node: Node, tensor: str, of: Groups, factor: float, part: str) -> str:
-    """Return a tensor [1, *of.kept.shape] with ``factor`` times the sum of each group.
+    """Add nodes that compute ``factor`` times the sum of each group of ``of``; return the name of their result.
 
-    ``tensor`` lies like ``of.tensor``, or has further channels after it. ``part`` names the result."""
+    The result has the shape [1, *of.kept.shape]. ``tensor`` has its elements where ``of.tensor`` has them, and may have
+    further channels behind those. ``part`` ends the name of the convolution that adds or scales channels."""
     count = state.shapes[tensor][1]
     classes, rows, columns = of.kept.shape
     if classes != len(of.channels) or count != classes:
@@ -124,7 +125,7 @@ def _chosen(classes: np.ndarray, count: int) -> np.ndarray:
 
 
 def largest(state: Rewrite, node: Node, of: Groups) -> str:
-    """Return a tensor [1, *of.kept.shape] with the maximum of each group."""
+    """Add nodes that compute the maximum of each group; return the name of the result, [1, *of.kept.shape]."""
     tensor = of.tensor
     for axis, classes in ((3, of.columns), (2, of.rows)):
         tensor = _pooled(state, node, tensor, axis, classes, of.kept.shape[axis - 1])
@@ -136,7 +137,10 @@ def largest(state: Rewrite, node: Node, of: Groups) -> str:
 
 
 def _pooled(state: Rewrite, node: Node, tensor: str, axis: int, classes: np.ndarray, count: int) -> str:
-    """Return the maxima over rows (axis 2) or columns (axis 3), whose classes are neighbours or a stride apart."""
+    """Add a MaxPool over rows (axis 2) or columns (axis 3) if it is needed; return the name of the result.
+
+    ``classes`` has the class of each row or column, below ``count``. Raise CompileError unless the members of a class
+    are neighbours, or lie ``count`` apart."""
     members = len(classes) // count
     if members == 1:
         return tensor
@@ -153,9 +157,10 @@ def _pooled(state: Rewrite, node: Node, tensor: str, axis: int, classes: np.ndar
 
 
 def _round(state: Rewrite, node: Node, tensor: str, order: np.ndarray) -> tuple[str, np.ndarray]:
-    """Return the maxima of pairs of channels, half as many in each class, and their channels.
+    """Add nodes that compute the larger of each pair of channels; return the result's name, and its channels by class.
 
-    ``order`` [classes, members] has the channels of each class."""
+    ``order`` [classes, members] has the channels of each class in ``tensor``. The channels that are returned have the
+    same form, with half as many members, rounded up."""
     half = -(-order.shape[1] // 2)
     left, right = order[:, :half].ravel(), order[:, -half:].ravel()
     count, place, size = state.shapes[tensor][1], np.arange(len(left)), state.shapes[tensor][2:]
@@ -172,10 +177,10 @@ def _round(state: Rewrite, node: Node, tensor: str, order: np.ndarray) -> tuple[
 
 # -- and back ----------------------------------------------------------------------------------------------------------
 def spread(state: Rewrite, node: Node, small: str, of: Groups, factor: float = 1.0, filled: int = 0) -> str:
-    """Return ``factor`` times the result of each group, at every element of the group.
+    """Add nodes that copy ``factor`` times the result of each group to all its elements; return the tensor's name.
 
-    ``small`` is [1, *of.kept.shape], perhaps with further channels after it. The result has at least ``filled``
-    channels; those without a group hold 0."""
+    ``small`` holds the results, [1, *of.kept.shape], perhaps with further channels behind them. The new tensor has at
+    least ``filled`` channels; those without a group hold 0."""
     made = max(len(of.channels), filled)
     _, rows, columns = of.kept.shape
     count = state.shapes[small][1]

@@ -75,7 +75,9 @@ def simd_has_byte_tables(arch: Arch) -> bool:
 
 
 def _rounded(graph: Graph) -> frozenset[str]:
-    """Return the tensors that the quantised file rounds."""
+    """Return the names of all tensors that a FakeQuantize makes, whose numbers a quantised file has rounded.
+
+    A function with a rounding inside must begin at such a tensor. The set is empty if the file rounds nothing."""
     return frozenset(node.output for node in graph.nodes if node.op == FAKE_QUANTIZE)
 
 

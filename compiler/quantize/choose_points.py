@@ -163,9 +163,10 @@ class _Chooser:
                 return FixedPointParams(self.points, numbers, limited=frozenset(limited))
 
     def _insist_on_bits(self, first: Mapping[str, int]) -> None:
-        """Raise CompileError if a tensor would lose all its bits beside too large constants.
+        """Raise CompileError if a tensor's binary point is by more bits below its first one than a scalar has.
 
-        Without this check the search would lower its point for ever. ``first`` has the points at the start."""
+        Then a layer has constants so large that the tensor keeps no bit beside them, and the search would lower the
+        point for ever. ``first`` has the points with which the search began, by tensor."""
         for name, point in self.points.items():
             if point < first.get(name, point) - self.width:
                 raise refuse(f"binary point of tensor {name!r}", "no bit left beside the constants of its layers",
@@ -247,7 +248,9 @@ class _Chooser:
         return (shift,) * len(layer.outputs)
 
     def _within(self, point: int, accumulators: int) -> int:
-        """Return ``point``, moved so that a shift left that the accumulators' width allows reaches theirs."""
+        """Return the binary point nearest to ``point`` from which a shift left reaches the point ``accumulators``.
+
+        The shift is at least 0, and less than the accumulators' width."""
         return max(min(point, accumulators), accumulators - (self.accumulator_width - 1))
 
     def _added(self, layer: Layer) -> float:
@@ -320,7 +323,10 @@ class _Chooser:
         return self.points[roots[1]], sum(self.points[root] for root in roots)
 
     def _load(self, layer: Layer) -> tuple[int, int]:
-        """Return the point of the accumulators of a layer that loads and adds tensors, twice."""
+        """Return (point, point): the accumulators' binary point in a layer that loads and adds tensors.
+
+        It stands for the weights too, which such a layer does not have. Points of the tensors are moved to where a load
+        can shift them from."""
         names = [var.root for var in layer.inputs]
         total = sum(self.calibration.ranges[var.name].magnitude for var in layer.inputs) * HEADROOM
         limit = largest_point(total, self.accumulator_width)

@@ -368,10 +368,11 @@ def _added_by_rounding(weights: np.ndarray, scales: np.ndarray, group: int, mean
 # -- functions ---------------------------------------------------------------------------------------------------------
 def _table(layer: str, lookup: Lookup | Translate, seen: Range, source: TensorScale, output: TensorScale,
            opset: int) -> tuple[int, ...]:
-    """Return a function's output byte for every input byte from -128 on; infinite values saturate.
+    """Return 256 output bytes of the function ``lookup``, for the input bytes from -128 to 127 in this order.
 
-    Outside the function's domain the nearest argument inside counts. Raise CompileError if a value is still no
-    number."""
+    ``source`` and ``output`` are the scales of both tensors. An infinite value saturates. Where the function has no
+    value, the argument is first moved into the domain that the operator has for the range ``seen`` in calibration. For
+    Log this domain is the range itself. Raise CompileError, which names ``layer``, if a value is still no number."""
     arguments = source.dequantize(np.arange(LOWEST, HIGHEST + 1))
     function = function_of(lookup, opset)
     values = function(arguments)

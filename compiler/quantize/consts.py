@@ -320,9 +320,11 @@ def _encode_passes(core: Convolution, own: LayerIntegers, found: Sequence[Pass],
 
 
 def _pass_rows(kernel: np.ndarray, part: Pass, step: int, arch: Arch) -> np.ndarray:
-    """Return the rows [rows, lanes] of a pass, from the ``kernel`` [lanes, height, width].
+    """Return the weights of one pass, int64 [rows, lanes], from the ``kernel`` [lanes, height, width] of each lane.
 
-    The last tap's rows come first. The first taps are those that a pass lacks, so that its results come soon."""
+    The taps of the pass are ``step`` columns of the kernel apart. There are ``row_taps`` taps for each row of the pass,
+    the last tap first, and ``tap_rows`` rows for each tap, each of which has the weights of every ``tap_rows``-th lane.
+    If the pass has fewer taps, the rows of the first taps stay zero, so that its results come soon."""
     taps, sides = arch.row_taps, arch.tap_rows
     columns, first = part.tap[1] + step * np.arange(part.taps), part.tap[0]
     rows = np.zeros((part.rows, taps, sides, arch.array_size), np.int64)

@@ -73,9 +73,10 @@ def start_cycles(table: LirTable, arch: Arch, paces: Paces = USUAL) -> np.ndarra
 
 
 class Timeline:
-    """The pass over the operations of one core, which may stop between them and go on.
+    """A timeline works out when each operation of one core would start and end, on a machine with endless queues.
 
-    ``done`` [operations]: when each ends, as far as the pass has come."""
+    It takes the operations in order. It can stop between two of them and go on later, so that cores that wait for each
+    other take turns. ``starts`` and ``done`` [operations] are cycles, 0 for operations that it has not reached."""
 
     def __init__(self, table: LirTable, arch: Arch, paces: Paces = USUAL) -> None:
         names = unit_names(arch)
@@ -91,9 +92,9 @@ class Timeline:
         self.first = 0
 
     def advance(self, end: int, least: int = 0) -> np.ndarray:
-        """Go on to before operation ``end``, which must not be within a loop; return [operations] of starts so far.
+        """Work out all operations before number ``end``, which must not be within a loop; return their start cycles.
 
-        The next operation does not start before cycle ``least``."""
+        The result is int64 [end]. The first operation that is worked out now does not start before cycle ``least``."""
         part = slice(self.first, end)
         self.starts[part], self.done[part] = _starts(
             self.rows[part], least, self.bases, self.touches, self.units["mat_mul"], self.units["load_weight"],
@@ -139,7 +140,7 @@ class _Rows:
         self.enter = LOCAL_READ_LATENCY + (ISSUE_LATENCY if whole else 0)
 
     def table(self, table: LirTable) -> np.ndarray:
-        """Return [operations, _COLUMNS]."""
+        """Return the rows of all operations, int64 [operations, columns], with the columns that _COLUMNS names."""
         rows = np.empty((table.count, len(_COLUMNS)), np.int64)
         for kind, fill in self.ROW.items():
             numbers, entry = table.of_kind(kind)

@@ -28,7 +28,9 @@ def merged(first: Sequence[lir.Operation], second: Sequence[lir.Operation], arch
 
 
 def _due(operations: Sequence[lir.Operation], arch: Arch) -> np.ndarray:
-    """Return [operations]: when each would start, or one before it if that is later.
+    """Return float [operations]: the time, in cycles, by which :func:`merged` sorts each operation of one layer.
+
+    A time is the operation's start if the layer ran alone, or the latest start of one before it if that is later.
 
     SIMD operations in a row have one time, so that nothing comes between what writes a register and what reads it. So
     do a LoadScale and the moves out of the accumulators behind it."""

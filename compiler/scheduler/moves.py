@@ -43,9 +43,12 @@ def transfer(to_local: bool, box: Box, local: View, var: Var, home: DramAddress,
 
 def move(to_local: bool, box: Box, local: View, far: View, memory: str, arch: Arch, settings: Settings = NO_SETTINGS,
          *, accumulate: bool = False, relu: bool = False) -> Iterator[lir.DataMove]:
-    """Yield the moves of ``box`` between two views that both hold it.
+    """Yield the DataMoves that copy ``box`` to local memory from ``memory``, or the other way if not ``to_local``.
 
-    ``settings``: the Configure registers for loading the accumulators or requantizing."""
+    ``local`` and ``far`` are the views of both places, and both contain the box. ``memory`` is a DRAM or the
+    accumulators. ``settings`` are the Configure registers for loading the accumulators or requantizing. ``accumulate``
+    adds to the accumulators, so it only applies on the way there. ``relu`` turns negative scalars to zero, and only
+    applies on the way from there."""
     corner = box.tiles[0], box.rows[0], box.columns[0]
     near_base, far_base = local.address(*corner), far.address(*corner)
     for span in spans(between(box, local, far), arch):

@@ -144,7 +144,10 @@ def _runs(pool: MaxPool, axis: int, outputs: tuple[int, int],
 
 
 def _maximum(reads: list[tuple[int, int]], write: int, settings: Settings) -> list[Simd]:
-    """Return the operations for the largest of some vectors (addresses and their strides), written to ``write``."""
+    """Return the SIMD operations that write the largest scalars of some vectors, lane by lane, for one pixel.
+
+    ``reads`` has the address of each vector and the step to its place for the next pixel, both in vectors of the
+    accumulators. ``write`` is the address of the result there."""
     body = [Simd(SimdOpcode.MAX if number else SimdOpcode.MOVE, INPUT, REGISTER if number else 0, REGISTER, settings,
                  Address(ACCUMULATORS, address), read_stride=stride)
             for number, (address, stride) in enumerate(reads)]

@@ -21,13 +21,13 @@ Masks = dict[str, np.ndarray]
 
 # -- masks of roots ----------------------------------------------------------------------------------------------------
 class Tensors:
-    """The sizes of all roots, which masks need."""
+    """An instance makes and fills masks of roots; ``sizes`` has (channel tiles, pixels) of each root by name."""
 
     def __init__(self, roots: Sequence[Var], lanes: int) -> None:
         self.sizes = {root.name: (root.tiles(lanes), root.height * root.width) for root in roots}
 
     def empty(self) -> Masks:
-        """Return masks of nothing."""
+        """Return a mask for each root in which all is False."""
         return {name: np.zeros(size, bool) for name, size in self.sizes.items()}
 
     def within(self, masks: Masks, var: Var) -> np.ndarray:
@@ -39,7 +39,7 @@ class Tensors:
                           (tiles - var.first_tile, var.height, var.width), (pixels, pitch, step))
 
     def mark(self, masks: Masks, pieces: Sequence[Piece]) -> None:
-        """Add pieces to masks."""
+        """Set ``masks`` to True in the boxes of all ``pieces``."""
         for var, box in pieces:
             self.within(masks, var)[box_slices(box)] = True
 
@@ -69,7 +69,9 @@ def _alike(mask: np.ndarray) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
 
 # -- what goes from core to core ---------------------------------------------------------------------------------------
 class Flows:
-    """The boxes that every core reads and writes in every layer: ``cores`` [cores][layers]."""
+    """An instance knows what each core reads and writes: ``cores`` [cores][layers] has the boxes of each layer.
+
+    ``read`` and ``written`` [cores] have masks of all layers together."""
 
     def __init__(self, cores: Sequence[Sequence[Touched]], roots: Sequence[Var], lanes: int) -> None:
         self.cores, self.tensors = cores, Tensors(roots, lanes)
@@ -80,7 +82,10 @@ class Flows:
                 self.tensors.mark(self.written[core], layer.writes)
 
     def kept(self, core: int) -> dict[str, Kept]:
-        """Return the part of every root that a core reads or writes; roots that it does not touch are left out."""
+        """Return the part of each root that core number ``core`` reads or writes, by the root's name.
+
+        A root is a Var with memory of its own. The part has a range of channel tiles, and one range of pixels for all
+        of them, as small as possible. Roots that the core does not touch are left out."""
         found = {}
         for name in self.tensors.sizes:
             tiles, pixels = np.nonzero(self.read[core][name] | self.written[core][name])
@@ -91,9 +96,10 @@ class Flows:
         return found
 
     def exchanges(self, core: int, resident: Sequence[str]) -> list[Exchange]:
-        """Return [layers] of what a core takes over from others and leaves for them, of ``resident`` roots.
+        """Return for each layer the boxes that ``core`` takes over from other cores and leaves for other cores.
 
-        All others are saved whole, and loaded where they are read."""
+        Only boxes of the roots named in ``resident`` are listed. All other roots are saved whole, and loaded where they
+        are read."""
         others = {name: np.logical_or.reduce([self.read[other][name] for other in range(len(self.cores))
                                               if other != core], axis=0) for name in resident}
         there, found = {name: np.zeros(self.tensors.sizes[name], bool) for name in resident}, []

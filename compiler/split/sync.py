@@ -31,19 +31,22 @@ class Dependency(NamedTuple):
 
 @dataclass
 class Range:
-    """Vectors ``first`` to ``last`` of DRAM0, both included, from none on."""
+    """A range has the vectors ``first`` to ``last`` of DRAM0, both included; a new one is empty."""
 
     first: int = 1 << 62
     last: int = NONE
 
     def add(self, walk: Walk) -> None:
-        """Let the range reach over a walk."""
+        """Extend the range until it contains all vectors of ``walk``."""
         self.first, self.last = min(self.first, walk.base), max(self.last, walk.last)
 
 
 @dataclass
 class Post:
-    """A post after operation ``after`` of a core, to the cores whose bits ``cores`` has."""
+    """A post is a Signal of one core to others; the list that holds it says which core posts.
+
+    It stands behind operation ``after`` of that core, and goes to the cores whose bits are set in ``cores``. ``range``
+    covers the vectors of the moves that it reports."""
 
     after: int
     cores: int = 0
@@ -52,7 +55,10 @@ class Post:
 
 @dataclass
 class Wait:
-    """A wait for the post behind chunk ``chunk`` of core ``core``, before operation ``before``."""
+    """A wait is a Signal by which one core waits for another; the list that holds it says which core waits.
+
+    It stands before operation ``before`` of that core, and waits for the post behind chunk number ``chunk`` of core
+    ``core``. ``range`` covers the vectors of the waiting core's moves that depend on this post."""
 
     core: int
     chunk: int

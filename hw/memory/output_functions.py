@@ -53,7 +53,9 @@ class OutputFunctions(wiring.Component):
         return m
 
     def _sloped(self, m: Module, values: list[Value], relu: Value) -> list[Value]:
-        """Return the scalars times the slope where they are below zero; ``relu`` is that of the row being rounded."""
+        """Return the scalars of a row SLOPE_LATENCY cycles later, negative ones times the slope if ``relu`` is set.
+
+        ``relu`` belongs to the row that is being rounded, and so comes SLOPE_LATENCY - 1 cycles after its scalars."""
         width, found = self._arch.number.width, []
         for lane, value in enumerate(values):
             exact = signed(width + len(self.output_slope))
@@ -67,7 +69,9 @@ class OutputFunctions(wiring.Component):
         return found
 
     def _limited(self, m: Module, lane: int, value: Value, relu: Value, maximum: Value) -> Value:
-        """Return a scalar, at most ``maximum`` where its row has a ReLU."""
+        """Return a register that holds the scalar ``value`` of ``lane`` a cycle later, limited if ``relu`` is set.
+
+        The limit is ``maximum``. It and ``relu`` belong to the row of the scalar, and come in the same cycle."""
         limited = Signal(signed(self._arch.number.width), reset_less=True, name=f"limited_{lane}")
         m.d.sync += limited.eq(Mux(relu & (value > maximum), maximum, value))
         return limited

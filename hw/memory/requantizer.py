@@ -35,9 +35,10 @@ class Requantizer(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        """Return the circuit.
+        """Return the circuit: each cycle one port has its turn, and its request reads a row of the accumulators.
 
-        Flow: requests -> whose turn -> accumulators -> the coarse shift -> the fine shift, rounded: response."""
+        For a port of scalars the row is shifted coarsely, then shifted finely and rounded, and is then the response.
+        Another port gets the row itself, earlier."""
         m = Module()
         read, ports = self.accumulator_read, [getattr(self, name) for name in self._readers]
         requests = [port.request for port in ports]
@@ -64,11 +65,11 @@ class Requantizer(wiring.Component):
         return m
 
     def _rounds(self, port) -> bool:
-        """Return whether this port gets scalars."""
+        """Tell whether ``port`` gets rounded scalars; another port gets rows of the accumulators as they are."""
         return isinstance(port.signature, RequantizerPort)
 
     def _address(self, port) -> Value:
-        """Return the address that a port requests."""
+        """Return the address of the accumulators that a reader asks for at ``port``, whatever kind the port has."""
         return port.request.payload.address if self._rounds(port) else port.request.payload
 
     def _rounded(self, m: Module, coming_shift: Value, coming_relu: Value) -> list[Value]:

@@ -36,10 +36,11 @@ class Issue(wiring.Component):
         })
 
     def elaborate(self, platform: Any) -> Module:
-        """Return the circuit.
+        """Return the circuit: one micro-operation waits in a register, the door, until it may enter the pipeline.
 
-        Flow: i -> the door, where conflicts are known from arrival on -> request granted, all clear: issued -> the
-        ring."""
+        What it conflicts with is known from its arrival on. It is issued when nothing is left of that, fewer than
+        IN_FLIGHT operations are under way, and its request, if it reads, is taken. From then until ``retired`` it has a
+        place in a ring, with which later ones are compared."""
         m = Module()
         valid = Signal()
         self._waiting = waiting = Signal(micro_layout(self._arch), reset_less=True)  # the operation at the door
