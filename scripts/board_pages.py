@@ -49,8 +49,7 @@ On the board, as root, with {key}.bit and {key}.hwh:
     insmod u-dma-buf.ko udmabuf0=67108864
     weft run MODEL.tmodel --on "mmio:{key}?registers={registers:#x}" --input x.npz
 
-The last command needs the large wheel. With `weft-runtime` alone,
-[Python opens the machine](../driver.md#on-a-small-machine).
+The last command needs the large wheel. With `weft-runtime` alone Python opens the machine (`docs/driver.md`).
 """
 OPENXC7_SHELL = """
 Without Vivado, with openXC7 installed, and CHIPDB and PRJXRAY_DB_DIR set to its databases:

@@ -59,7 +59,7 @@ def markdown(rows: Sequence[Row], refused: Iterable[tuple[str, str, str]] = ()) 
     head = f"| {' | '.join(columns)} |\n| {marks} |\n"
     lines = [f"| {' | '.join(str(text(row)) for text in columns.values())} |\n" for row in rows]
     left = [f"* {networks} on {machines}: {why}\n" for networks, machines, why in together(refused)]
-    unmeasured = f"\nNot measured, as compiled with `--no-host-fallback`:\n\n{''.join(left)}" if left else ""
+    unmeasured = f"\nNot measured, for the machine alone does not compute them:\n\n{''.join(left)}" if left else ""
     return head + "".join(lines) + unmeasured
 
 
