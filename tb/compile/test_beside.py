@@ -94,6 +94,7 @@ def test_bytes_side_by_side_mean_the_same(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.wide_cases("lanes4_int8*")
 @pytest.mark.parametrize(("name", "seeds"), [("lanes10_taps9", range(6)), ("lanes4_int8", [1])])
 def test_hardware_leaves_what_golden_leaves(name: str, seeds: Sequence[int], tmp_path: Path) -> None:
     arch, seen = lockstep_archs()[name], 0

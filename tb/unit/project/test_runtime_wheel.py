@@ -60,6 +60,7 @@ def build(folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
+@pytest.mark.wide
 def test_the_same_sources_give_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     """To the byte, whenever they are built."""
     assert build(tmp_path).read_bytes() == wheel.read_bytes()
