@@ -43,7 +43,7 @@ def _wrong_flags(message: bytes, chance: random.Random) -> list[bytes]:
 CHANGES: dict[str, Callable[[bytes, random.Random], list[bytes]]] = {
     "lost": lambda message, _: [], "doubled": _doubled, "damaged": _damaged, "stray": _stray,
     "wrong length": _wrong_length, "wrong flags": _wrong_flags}
-"""What arrives of a message."""
+"""The parts of a message that arrive."""
 FAULTS = (*CHANGES, "late", "silent", "unplugged")
 
 

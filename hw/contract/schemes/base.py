@@ -62,7 +62,7 @@ class Scheme(ABC):
     name: ClassVar[str]
     """Value of the architecture's key ``mac_rounding``."""
     meaning: ClassVar[str]
-    """What this value of ``mac_rounding`` says, for the table of architecture keys; of fixed-point schemes."""
+    """The text about this value of ``mac_rounding`` in the table of architecture keys; fixed-point schemes have one."""
     kind: ClassVar[SchemeKind]
     code: ClassVar[int]
     """Bits 31:24 of the control register DATA_TYPE, by which a driver tells the schemes of one data type apart."""

@@ -28,7 +28,7 @@ from weft.tmodel.manifest import TModel
 
 PHASES = ("identify", "load", "start", "poll", "read back", "counters", "repair")
 CYCLES_HIGH = 5
-"""What the board's counter of cycles has above 32 bits in every run."""
+"""The bits above 32 of the board's counter of cycles, in every run."""
 MOST_SECONDS = 70
 """The longest that a run with a fault may take by the clock of the link: the time-out of a program, and the link's."""
 OUTPUT = 0x4000_0000 + OUTPUT_BASE * TINY.vector_bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the project is made of: the SBOM, the notices and the hashes say what the lock and the repository say."""
+"""The parts of the project: the SBOM, the notices and the hashes say what the lock and the repository say."""
 
 from __future__ import annotations
 
