@@ -102,6 +102,7 @@ CHECKED: dict[str, Arch] = {
     "lanes7": SMALL.replace(array_size=7, dram_ports=SEPARATE, axi_data_width=128),
     "ecpix5": Arch.load("ecpix5"),
     "lanes5_4cores_2ports": WIDE.replace(cores=4, memory_ports=2),
+    "zcu104_4x16_counters": Arch.load("zcu104_4x16").replace(sync_counters=4),
     **{name: Arch.load(name) for name in ("zcu104", "arty_int8", "pynq_int8", "ultra96_int8")},
 }
 """Name -> machine that is not fitted: these tell the error."""
