@@ -20,7 +20,7 @@ from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.branches import conditions_of, inline_choices
 from weft.compiler.frontend.check_quantizers import check_quantizers
 from weft.compiler.frontend.dynamic import to_real
-from weft.compiler.frontend.graph import FLOAT, Graph, GraphPort, Node
+from weft.compiler.frontend.graph import FLOAT, Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.inputs import settle_inputs, true_inputs, type_name
 from weft.compiler.frontend.known import Known, drop_unread_nodes, find_known
 from weft.compiler.frontend.precision import to_single
@@ -193,6 +193,15 @@ def _node(node: onnx.NodeProto, types: Mapping[str, str]) -> Node:
                 captured=len(within))
 
 
+def _need_computed(outputs: Sequence[str], shapes: Mapping[str, Shape]) -> None:
+    """Raise CompileError if an output is a constant of the file, which no node makes."""
+    computed = [name for name in outputs if name in shapes]
+    for name in outputs:
+        if name not in shapes:
+            raise refuse(f"output {name!r}", "a constant of the file", "an output that a node computes",
+                         f"end the network at the others with --end {','.join(computed)}" if computed else EXPORT_AGAIN)
+
+
 def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[str, str],
               outputs: Mapping[str, str]) -> Graph:
     """Return the graph of a model, given what is known of it. Raise CompileError for unknown shapes."""
@@ -219,6 +228,7 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
     if not nodes or not model.graph.output:
         raise refuse("the model", "no output" if nodes else "no node other than constants",
                      "a network with an output that is computed", EXPORT_AGAIN)
+    _need_computed([value.name for value in model.graph.output], shapes)
     sources = tuple(GraphPort(key, shapes[key], key, type=kind) for key, kind in inputs.items())
     ends = tuple(GraphPort(value.name, shapes[value.name], value.name,
                            type=outputs.get(value.name) or types.get(value.name, FLOAT))

@@ -126,6 +126,19 @@ def test_open_dimension(tmp_path: Path) -> None:
     assert [port.shape for port in TModel.load(report.model_path).outputs] == [(1, 3, 5, 8)]
 
 
+def test_an_output_that_is_a_constant(tmp_path: Path) -> None:
+    """It is named, and the network compiles as the message says."""
+    path = made(tmp_path, lambda maker: maker.node("Relu", "x"))
+    model = onnx.load(path)
+    end = model.graph.output[0].name
+    model.graph.initializer.append(helper.make_tensor("c", TensorProto.FLOAT, [2], [1, 2]))
+    model.graph.output.append(helper.make_tensor_value_info("c", TensorProto.FLOAT, [2]))
+    onnx.save(model, path)
+    text = refusal(path)
+    assert "output 'c': found a constant of the file" in text and f"--end {end}" in text
+    compile_model(path, BASE, tmp_path, outputs=(end,))
+
+
 def test_integer_input(tmp_path: Path) -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "integers",
                               [helper.make_tensor_value_info("x", TensorProto.INT32, [1, 3])],
