@@ -74,8 +74,6 @@ def step_axi(port, asked, taken, reads, last):
 
     The other direction's turn comes after a burst, or while nothing is asked."""
     wants_read, wants_write = may_read(port), may_write(port)
-    port.ar_taken = port.ar_valid and (not port.ar_held or (taken and reads and last))
-    port.aw_taken = port.aw_valid and (not port.aw_held or (taken and not reads and last))
     if taken and reads:
         port.ar_left -= 1
         port.ar_at += 1 << port.shift
@@ -84,15 +82,43 @@ def step_axi(port, asked, taken, reads, last):
         port.aw_left -= 1
         port.aw_at += 1 << port.shift
         port.aw_held = port.aw_left > 0
-    if port.ar_taken:
-        port.ar_held, port.ar_at, port.ar_left = 1, port.ar_address, port.ar_beats
-    if port.aw_taken:
-        port.aw_held, port.aw_at, port.aw_left = 1, port.aw_address, port.aw_beats
+    take_read(port)
+    take_write(port)
     if not asked or (taken and last):
         if reads and wants_write:
             port.reads = 0
         elif not reads and wants_read:
             port.reads = 1
+
+
+@kernel
+def take_read(port):
+    """Take a burst of reads: the spare one first, then the master's, which becomes the spare one if there is no room.
+
+    The master's is taken as long as there was no spare one."""
+    room = not port.ar_held
+    port.ar_taken = port.ar_valid and not port.ar_spare
+    if room and port.ar_spare:
+        port.ar_held, port.ar_at, port.ar_left = 1, port.ar_spare_address, port.ar_spare_beats
+        port.ar_spare = 0
+    elif room and port.ar_taken:
+        port.ar_held, port.ar_at, port.ar_left = 1, port.ar_address, port.ar_beats
+    elif port.ar_taken:
+        port.ar_spare, port.ar_spare_address, port.ar_spare_beats = 1, port.ar_address, port.ar_beats
+
+
+@kernel
+def take_write(port):
+    """Take a burst of writes, as :func:`take_read` one of reads."""
+    room = not port.aw_held
+    port.aw_taken = port.aw_valid and not port.aw_spare
+    if room and port.aw_spare:
+        port.aw_held, port.aw_at, port.aw_left = 1, port.aw_spare_address, port.aw_spare_beats
+        port.aw_spare = 0
+    elif room and port.aw_taken:
+        port.aw_held, port.aw_at, port.aw_left = 1, port.aw_address, port.aw_beats
+    elif port.aw_taken:
+        port.aw_spare, port.aw_spare_address, port.aw_spare_beats = 1, port.aw_address, port.aw_beats
 
 
 @kernel

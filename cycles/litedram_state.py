@@ -43,8 +43,10 @@ PORT = np.dtype([
     ("w_valid", "i8"), ("w_last", "i8"), ("w_taken", "i8"),
     ("r_ready", "i8"), ("r_taken", "i8"), ("b_ready", "i8"), ("b_taken", "i8"),
     # AXI to native
-    ("ar_held", "i8"), ("ar_at", "i8"), ("ar_left", "i8"), ("ar_beat", "i8"),
-    ("aw_held", "i8"), ("aw_at", "i8"), ("aw_left", "i8"), ("aw_beat", "i8"),
+    ("ar_spare", "i8"), ("ar_spare_address", "i8"), ("ar_spare_beats", "i8"),
+    ("aw_spare", "i8"), ("aw_spare_address", "i8"), ("aw_spare_beats", "i8"),
+    ("ar_held", "i8"), ("ar_at", "i8"), ("ar_left", "i8"),
+    ("aw_held", "i8"), ("aw_at", "i8"), ("aw_left", "i8"),
     ("r_reserved", "i8"), ("r_level", "i8"), ("r_valid", "i8"),
     ("w_reserved", "i8"), ("w_level", "i8"), ("w_readable", "i8"), ("w_lasts", "i8", LASTS), ("w_in", "i8"),
     ("w_out", "i8"), ("b_level", "i8"), ("reads", "i8"),
@@ -56,6 +58,7 @@ PORT = np.dtype([
     ("wdata_line", "i8"), ("rdata_line", "i8"),
 ])
 """A master of the crossbar. ``shift``: log2 of its beat's bytes; ``down``: words that a beat is cut into.
+``ar_spare``, ``aw_spare``: the register in front of LiteDRAM holds a burst.
 ``r_reserved``, ``w_reserved``: beats in the buffers that commands stand for; ``reads``: 1 where it is the reads' turn.
 ``wdata_line``, ``rdata_line``: delay lines, a bit a cycle."""
 

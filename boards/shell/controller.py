@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from litedram.core import LiteDRAMCore
-from litedram.frontend.axi import LiteDRAMAXI2Native, LiteDRAMAXIPort
 from litedram.phy import dfi
 from litex.gen import LiteXModule
 from litex.gen.fhdl.verilog import convert
@@ -23,7 +22,7 @@ from migen import ClockDomain, Signal
 
 from weft.boards import BOARDS
 from weft.boards.board import Board, Memory
-from weft.boards.shell.narrow import native_port
+from weft.boards.shell.dram_port import DramPort
 from weft.boards.shell.soc import CHANNELS, chip_of, named, phy_of
 from weft.hw.contract.dram import LiteDram
 
@@ -80,9 +79,9 @@ class Controller(LiteXModule):
         self.core.crossbar.get_port()  # the host's
         self.ports = {}
         for name, width in masters.items():
-            axi = LiteDRAMAXIPort(data_width=width, address_width=32, id_width=1)
-            self.add_module(name, LiteDRAMAXI2Native(axi, native_port(self, name, self.core.crossbar, width)))
-            self.ports[name] = axi
+            port = DramPort(self.core.crossbar, width)
+            self.add_module(name, port)
+            self.ports[name] = port.axi
         self.refresh_count = Signal(16, name="refresh_count")
         self.comb += self.refresh_count.eq(self.core.controller.refresher.timer.count)
 

@@ -45,11 +45,11 @@ class NarrowPort(LiteXModule):
         ]
 
 
-def native_port(module: Any, name: str, crossbar: Any, width: int) -> Any:
+def native_port(module: Any, crossbar: Any, width: int) -> Any:
     """Return a port of ``width`` bits on LiteDRAM's crossbar; its parts become submodules of ``module``."""
     wide = crossbar.controller.data_width
     if width >= wide:
         return crossbar.get_port(data_width=width)
     narrow = NarrowPort(crossbar.get_port(), width)
-    module.add_module(name=f"{name}_narrow", module=narrow)
+    module.add_module(name="narrow", module=narrow)
     return narrow.port

@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from litedram import modules, phy
-from litedram.frontend.axi import LiteDRAMAXI2Native, LiteDRAMAXIPort
 from litex.gen import ClockSignal, Instance, ResetSignal
 from litex.soc.cores import uart
 from litex.soc.integration.soc import SoCRegion
@@ -29,9 +28,9 @@ from litex.soc.interconnect import axi, wishbone
 
 from weft.boards.board import Board, Memory, OnChip
 from weft.boards.shell.block_memory import BlockMemory
+from weft.boards.shell.dram_port import DramPort
 from weft.boards.shell.host_bus import BufferedPhy, Witness
 from weft.boards.shell.machine import MACHINE, Machine, windows
-from weft.boards.shell.narrow import native_port
 from weft.boards.shell.sample_ring import SampleRing
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.host_link import RING_BYTES
@@ -178,11 +177,9 @@ class ShellSoC(SoCMini):
 
     def dram_port(self, machine: Machine, name: str) -> Any:
         """Return an AXI4 port on LiteDRAM for a master."""
-        width = machine.width(name)
-        port = LiteDRAMAXIPort(data_width=width, address_width=32, id_width=1)
-        adapter = LiteDRAMAXI2Native(port, native_port(self, name, self.sdram.crossbar, width))
-        self.add_module(name=f"{name}_adapter", module=adapter)
-        return port
+        port = DramPort(self.sdram.crossbar, machine.width(name))
+        self.add_module(name=f"{name}_dram", module=port)
+        return port.axi
 
     def on_chip_port(self, machine: Machine, name: str) -> Any:
         """Return an AXI4 port on the windows that a master reaches: the one of its name, or both of DRAM."""

@@ -135,26 +135,27 @@ endmodule
 
 def place_and_route(folder: Path, chip: Chip, mhz: int, *, seed: int = 1, route: bool = True,
                     tell: Callable[[str], None] = lambda line: None) -> dict:
-    """Place and route the harnessed netlist ``ecp5.json``, spread over the chip; return nextpnr's report.
+    """Place and route the harnessed netlist ``ecp5.json``; return nextpnr's report.
 
     The report has ``fmax``, ``utilization`` and ``critical_paths``; every delay is left in ``delays.sdf``. Without
     ``route`` delays are nextpnr's guess, and the report has only counts. A clock that cannot be reached is tried for
     a thousand rounds before the router gives up. ``tell`` is called every second with the last line of nextpnr's
     log. Raise WeftError if nextpnr stops."""
+    options = ["--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--sdf", DELAYS]
+    return nextpnr(folder, chip, [*options, *([] if route else ["--no-route"])], tell)
+
+
+def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[str], None]) -> dict:
+    """Run nextpnr on the netlist ``ecp5.json``, spread over the chip, and return its report.
+
+    The report does not count the empty tables. Late paths do not stop nextpnr. Raise WeftError if it stops."""
     tell("empty tables")
     empty = spread(folder / NETLIST, folder / SPREAD, chip.tiles)
-    options = ["--freq", str(mhz), "--seed", str(seed), "--lpf-allow-unconstrained", "--sdf", DELAYS]
-    found = nextpnr(folder, chip, [*options, *([] if route else ["--no-route"])], tell, SPREAD)
+    found = nextpnr_run(folder, "ecp5", [
+        chip.device, "--speed", str(chip.speed), "--package", chip.package, "--json", SPREAD,
+        "--timing-allow-fail", *PLACE_AND_ROUTE, *options], tell)
     found["utilization"]["TRELLIS_COMB"]["used"] -= empty
     return found
-
-
-def nextpnr(folder: Path, chip: Chip, options: Sequence[str], tell: Callable[[str], None],
-            netlist: str = NETLIST) -> dict:
-    """Run nextpnr on a netlist and return its report; late paths do not stop it. Raise WeftError if it stops."""
-    return nextpnr_run(folder, "ecp5", [
-        chip.device, "--speed", str(chip.speed), "--package", chip.package, "--json", netlist,
-        "--timing-allow-fail", *PLACE_AND_ROUTE, *options], tell)
 
 
 def summary(found: dict) -> str:

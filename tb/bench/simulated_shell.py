@@ -67,11 +67,12 @@ def watched(board: str) -> list[tuple[str, str, int]]:
                  (f"bank.{bank}.state", f"bankmachine{bank}_state", 3),
                  (f"bank.{bank}.open", f"sdram_bankmachine{bank}_row_opened", 1),
                  (f"bank.{bank}.row", f"sdram_bankmachine{bank}_row", 16)]
-    return [*each, *((f"ports.{1 + number}.reads", f"litedramaxi2native{number}_grant", 1) for number in range(2))]
+    return [*each, *((f"ports.{1 + number}.reads", f"dramport{number}_grant", 1) for number in range(2))]
 
 
 def watch_text(shell: str, signals: list[tuple[str, str, int]]) -> str:
     """Return the module by which ``shell_sim.sv`` sees the memory's state, and whether the program is asked for."""
+    # The last port is the program's, and its side of the machine has a higher number than LiteDRAM's.
     asks = re.findall(r"wire +(\w*litedramaxiport\d+_ar_valid);", shell)
     found = [re.search(rf"reg .* (\w*{signal}) =", shell) for _, signal, _ in signals]
     state = ", ".join(f"{bits}'(shell_sim.shell.{match[1]})" for (*_, bits), match in zip(signals, found, strict=True)
