@@ -33,8 +33,10 @@ def row(speed: LinkSpeed, network: Network, seconds: float, images: int, witness
         device.load(network)
         first, sent = wire.now, len(carried)
         device.run(given[0])
-        loaded, bytes_sent = wire.now - first, sum(carried[sent:])
+        loaded, with_image = wire.now - first, sum(carried[sent:])
+        sent = len(carried)
         device.run(given[1])
+        of_image = sum(carried[sent:])
         began, cpu = wire.now, time.process_time()
         board.late.clear()
         for image in given[2:]:
@@ -43,7 +45,7 @@ def row(speed: LinkSpeed, network: Network, seconds: float, images: int, witness
     part, = network.machines
     content = len(part.program) + sum(vectors.nbytes for _, vectors in (*part.consts, *part.dram0_consts))
     load = loaded - each
-    return (f"| {speed.kind} | {load:.2f} | {bytes_sent / content:.2f} | {1e3 * each:.1f} | {1e3 * seconds:.1f} | "
+    return (f"| {speed.kind} | {load:.2f} | {(with_image - of_image) / content:.2f} | {1e3 * each:.1f} | {1e3 * seconds:.1f} | "
             f"{1 / each:.1f} | {1e3 * work:.0f} | {sum(board.late) / len(board.late):.3f} x |")
 
 
