@@ -4,7 +4,8 @@
 A packet is a header and a record. The record's header has the numbers of writes and reads, and for each of the two
 follow a base address and its words or addresses. All numbers have their highest byte first. A read is answered by a
 packet that writes the words to the base address in the question. So each question has a number, and late answers are
-recognised."""
+recognised. No record has both writes and reads: LiteEth takes the base address of the answer for the first address to
+read then, and is a word behind ever after (its state ``RECEIVE_BASE_RET_ADDR`` leaves that word in the buffer)."""
 
 from __future__ import annotations
 
@@ -29,8 +30,7 @@ SIZES = 4 << 4 | 4
 """The bytes of an address and of a word, as the header states them."""
 ALL_BYTES = 0xF
 MOST_WORDS = 255
-BUFFER_WORDS = 256
-"""The words that the far end keeps of a packet, base addresses among them."""
+"""The most words of a record: with their base address, as many as the far end keeps."""
 PATIENCE_SECONDS = 0.1
 SETTLE_SECONDS = 0.02
 """The time after a fault in which packets under way arrive, and are dropped."""
@@ -53,7 +53,7 @@ class Datagrams(Protocol):
 
 
 class Record(NamedTuple):
-    """The record of a packet: ``words`` to write from ``base`` on, then ``asked``, the addresses to read."""
+    """The record of a packet: ``words`` to write from ``base`` on, or ``asked``, the addresses to read."""
 
     base: int = 0
     words: np.ndarray = np.empty(0, np.uint32)
@@ -82,17 +82,12 @@ class Etherbone:
         self._send(_packet(Record(address, words)))
 
     def exchange(self, writes: Sequence[Write], reads: Sequence[Read]) -> list[np.ndarray]:
-        """Send writes and reads; return the words of each read. Raise LinkFault without an answer.
-
-        The last writes and the first reads share a packet if it has room for them."""
-        records, counts = _records(writes), [count for _, count in reads]
-        asked = np.concatenate([np.empty(0, np.int64), *(at + WORD_BYTES * np.arange(count) for at, count in reads)])
-        first = min(len(asked), max(0, BUFFER_WORDS - 2 - len(records[-1].words))) if records else 0
-        questions = [records.pop()._replace(asked=asked[:first])] if first else []
-        questions += [Record(asked=asked[at:at + MOST_WORDS]) for at in range(first, len(asked), MOST_WORDS)]
-        for record in records:
+        """Send writes, then reads behind them; return the words of each read. Raise LinkFault without an answer."""
+        for record in _records(writes):
             self._send(_packet(record))
-        answers = [self._ask(question) for question in questions]
+        counts = [count for _, count in reads]
+        asked = np.concatenate([np.empty(0, np.int64), *(at + WORD_BYTES * np.arange(count) for at, count in reads)])
+        answers = [self._ask(Record(asked=asked[at:at + MOST_WORDS])) for at in range(0, len(asked), MOST_WORDS)]
         return np.split(np.concatenate(answers), np.cumsum(counts)[:-1]) if reads else []
 
     def _ask(self, question: Record) -> np.ndarray:
