@@ -6,7 +6,7 @@ from weft.hw.contract.dram import LiteDram
 
 BOARD = Board(
     key="colorlight_i9", name="Colorlight i9 v7.2", arch="colorlight_i9", part="LFE5U-45F", speed_grade="6",
-    family="ecp5", routed={"colorlight_i9": 65.04e6}, flash_name="colorlight-i9",
+    family="ecp5", routed={"colorlight_i9": 69.7e6}, flash_name="colorlight-i9",
     plug="The module in its extension board, and USB-C there (JTAG and UART of the DAPLink).",
     shell=Shell(
         platform="litex_boards.platforms.colorlight_i5:Platform", platform_options={"board": "i9", "revision": "7.2"},

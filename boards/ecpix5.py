@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """LambdaConcept ECPIX-5 85F: 512 MB of DDR3 and UART.
 
-Its Ethernet's receive clock of 125 MHz is not met beside the machine. A machine of 8 lanes routes alone, and beside
-the shell it does not (docs/decisions/boards.md)."""
+Its Ethernet is left out: the machine's clock is not met beside it. Of 8 lanes those of bytes route beside the shell
+(docs/decisions/boards.md)."""
 
 from weft.boards.board import Board, Memory, Shell
 from weft.hw.contract.dram import LiteDram
@@ -11,7 +11,7 @@ BOARD = Board(
     key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5_4",
     others=("ecpix5", "ecpix5_2x4", "ecpix5_4_lut", "ecpix5_int8"),
     part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
-    target_hz=90e6, routed={"ecpix5_4": 80.03e6, "ecpix5": None},
+    target_hz=90e6, routed={"ecpix5_4": 75.35e6, "ecpix5_2x4": 75.28e6, "ecpix5_int8": 75.2e6, "ecpix5": None},
     platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",
     flash_variants={"r03": "ecpix5_r03"},
     plug="Micro-USB (JTAG and UART of the FT2232; of revision R03 the FT4232, whose third channel is the UART).",

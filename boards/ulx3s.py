@@ -6,7 +6,7 @@ from weft.hw.contract.dram import LiteDram
 
 BOARD = Board(
     key="ulx3s", name="Radiona ULX3S 85F", arch="ulx3s", part="LFE5U-85F", speed_grade="6", family="ecp5",
-    routed={"ulx3s": 57.72e6}, platform="amaranth_boards.ulx3s:ULX3S_85F_Platform", flash_name="ulx3s",
+    routed={"ulx3s": 66.41e6}, platform="amaranth_boards.ulx3s:ULX3S_85F_Platform", flash_name="ulx3s",
     plug="Micro-USB at US1 (JTAG and UART of the FT231X).",
     shell=Shell(
         platform="litex_boards.platforms.radiona_ulx3s:Platform",

@@ -44,8 +44,8 @@ def row(speed: LinkSpeed, network: Network, seconds: float, images: int, witness
         each, work = (wire.now - began) / images, (time.process_time() - cpu) / images
     part, = network.machines
     content = len(part.program) + sum(vectors.nbytes for _, vectors in (*part.consts, *part.dram0_consts))
-    load = loaded - each
-    return (f"| {speed.kind} | {load:.2f} | {(with_image - of_image) / content:.2f} | {1e3 * each:.1f} | {1e3 * seconds:.1f} | "
+    load, sent_once = loaded - each, (with_image - of_image) / content
+    return (f"| {speed.kind} | {load:.2f} | {sent_once:.2f} | {1e3 * each:.1f} | {1e3 * seconds:.1f} | "
             f"{1 / each:.1f} | {1e3 * work:.0f} | {sum(board.late) / len(board.late):.3f} x |")
 
 

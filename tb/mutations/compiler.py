@@ -290,7 +290,7 @@ BREAKS = [
     Break("estimate_spare", "cycles/litedram_ports.py", "port.ar_taken = port.ar_valid and not port.ar_spare",
           "port.ar_taken = port.ar_valid and not port.ar_held", "a board's port has no spare address register",
           "tb/system/test_board_dram.py::test_random_bursts_move_in_the_same_cycles[ulx3s]"),
-    Break("estimate_spare_first", "cycles/litedram_ports.py", "if room and port.aw_spare:", "if room and port.aw_valid:",
-          "a burst goes before the one in the spare register",
+    Break("estimate_spare_first", "cycles/litedram_ports.py", "if room and port.aw_spare:",
+          "if room and port.aw_valid:", "a burst goes before the one in the spare register",
           "tb/system/test_board_dram.py::test_random_bursts_move_in_the_same_cycles[ulx3s]"),
 ]
