@@ -161,7 +161,9 @@ def fold_offsets_forward(graph: Graph, given: Samples) -> Graph:
 
 
 def limits_of_quantizers(graph: Graph, given: Samples) -> Graph:
-    """Return the graph with a quantised file's scales as limits of real numbers."""
+    """Return the graph with each FakeQuantize of a quantised file replaced by the limits of its numbers, or nothing.
+
+    A lower limit of 0 is a Relu. Other limits stay only if the samples exceed them."""
     return as_ranges(graph, partial(tensor_ranges, graph, given))
 
 
@@ -181,7 +183,9 @@ def functions_split(graph: Graph, given: Samples) -> Graph:
 
 
 def functions_scaled(graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """Return the graph with the arguments of lookup tables scaled to fill the samples' ranges."""
+    """Return the graph with arguments and results of lookup tables multiplied by factors, so that they use all bits.
+
+    The samples' ranges decide the factors. The convolutions before and behind a table absorb them."""
     return scale_functions(graph, arch.number.width, lambda graph, names: tensor_sizes(graph, given, names))
 
 

@@ -57,7 +57,7 @@ class Point:
 
     @property
     def rank(self) -> tuple[float, int, int]:
-        """The order of machines: cheaper ones first."""
+        """The key by which machines are sorted, cheaper ones first: share of the chip, LUTs, index."""
         return self.share, self.counts["lut"], self.index
 
 

@@ -34,12 +34,12 @@ class Ran:
 
     @cached_property
     def decoded(self) -> DecodedProgram:
-        """The program decoded."""
+        """The decoded program, as the estimator reads it."""
         return read_program(self.program, self.model.arch)
 
     @cached_property
     def work(self) -> np.ndarray:
-        """[operations] of ``estimator.program.WORK``: the operations that ran."""
+        """The operations that ran, as records [operations] of ``weft.cycles.program.WORK``."""
         return self.decoded.work[:len(self.operations)]
 
     @cached_property

@@ -94,7 +94,7 @@ class _Ran:
 
     @property
     def done(self) -> list[Done]:
-        """What each program of all groups reported."""
+        """The reports of all programs, group by group."""
         return [each for group in self.groups for each in group]
 
     @property

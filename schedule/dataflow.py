@@ -107,7 +107,7 @@ class Arrival:
 
 
 class Makers:
-    """Who makes what of every root."""
+    """An index of the works, by the root Var of which each writes a part."""
 
     def __init__(self, works: Sequence[Sequence[Work]], lanes: int) -> None:
         self.lanes = lanes

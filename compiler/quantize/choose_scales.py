@@ -337,7 +337,9 @@ def rounded_again(weights: np.ndarray, scales: np.ndarray) -> RoundedAgain | Non
 
 
 def beyond_one(weights: np.ndarray, scales: np.ndarray) -> Beyond | None:
-    """Return how many of ``weights`` [channels, n] exceed the machine's weights; None if no weight does."""
+    """Return how many of ``weights`` [channels, n] exceed the machine's largest weight at ``scales``.
+
+    None: no weight does."""
     steps = np.abs(rounded_weights(weights, scales))
     more = steps > MOST_WEIGHT
     return Beyond(int(more.sum()), int(more.any(1).sum()), int(steps.max())) if more.any() else None

@@ -96,7 +96,7 @@ class _Groups:
         return all(both.scale <= COARSEST * self._of_ranges(self._members[leader]).scale for leader in leaders)
 
     def scales(self) -> dict[str, TensorScale]:
-        """Return the scale of every root."""
+        """Return the scale of every root Var, by its name; a group of roots has one scale."""
         return {name: self._given.get(leader, own)
                 for leader, names in self._members.items() for own in [self._of_ranges(names)] for name in names}
 

@@ -152,7 +152,7 @@ class Loader:
         return found
 
     def release(self, keys: list[Key]) -> None:
-        """Release buffers after a step."""
+        """Release the buffers with these keys, which no later step reads."""
         for key in keys:
             self.buffers.release(key)
 

@@ -94,12 +94,12 @@ class Traffic(NamedTuple):
 
     @property
     def dram0(self) -> Any:
-        """Vectors read and written in DRAM0."""
+        """The number of vectors read and written in DRAM0."""
         return self.dram0_read + self.dram0_write
 
     @property
     def dram1(self) -> Any:
-        """Vectors read and written in DRAM1, with constants."""
+        """The number of vectors read and written in DRAM1, constants included."""
         return self.dram1_read + self.dram1_write + self.consts
 
 
