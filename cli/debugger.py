@@ -210,7 +210,7 @@ class Debugger:
         """Show vectors of a memory of ``depth`` vectors."""
         if not depth:
             raise WeftError(explain(f"memory {name}", "none on this machine", "the memories that it has",
-                                    "`registers` shows what else there is"))
+                                    "look at another memory; `help` lists them"))
         first = _number(words, 0, f"address of {name}", 0, depth - 1, 0)
         size = _number(words, 1, f"vectors of {name}", 1, min(depth - first, MOST_VECTORS), 1)
         values = read(slice(first, first + size)).tolist()

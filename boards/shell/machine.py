@@ -45,7 +45,7 @@ def windows(arch: Arch, program_bytes: int) -> dict[str, Window]:
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine's ``ports``, as ``with_ports`` names them."""
+    """The ports of the generated Verilog by name, with their widths and directions, for the shell that joins them."""
 
     ports: Ports
 

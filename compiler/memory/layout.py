@@ -308,7 +308,7 @@ class Planner:
         return replace(shape, resident=shape.resident | {name}, scratch=min(int(self.floors[number]), base))
 
     def finish(self) -> None:
-        """Plan all layers again with the final pinned Vars, as a layer's runner-up may have changed."""
+        """Plan all layers again with the final pinned Vars, since with them another tiling may be a layer's best."""
         everything = frozenset(self.local)
         self.shapes = [replace(shape, resident=everything, scratch=int(floor))
                        for shape, floor in zip(self.shapes, self.floors, strict=True)]

@@ -290,7 +290,7 @@ def channel_ranges(graph: Graph, samples: Samples,
                    names: Sequence[str]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return the lowest and the highest value [channels] of each tensor in ``names``, over all samples.
 
-    A pass that asks runs the network in its present form, since each pass changes the tensors that follow."""
+    It runs the network. A pass calls it with its own graph, because earlier passes have changed the tensors."""
     apart: dict[str, np.ndarray] = {}
     engine = session(to_onnx(graph, names, apart=apart), apart)
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}

@@ -101,12 +101,14 @@ class LayerFixedPointParams:
 
     @property
     def output_shift(self) -> int:
-        """The output shift of what the SIMD unit reads to make the first output."""
+        """The register OUTPUT_SHIFT for what the SIMD unit reads from the accumulators to make the first output."""
         return self.output_shifts[0] if self.gate_shift is None else self.gate_shift
 
     @property
     def input_shift(self) -> int:
-        """The input shift of the SIMD unit's results; 0 for a gate, whose product might not fit."""
+        """The register INPUT_SHIFT for what the SIMD unit writes to the accumulators.
+
+        It restores the accumulators' binary point. For a gate it is 0, as the product might not fit them otherwise."""
         return self.output_shifts[0] if self.gate_shift is None else 0
 
     @property

@@ -225,7 +225,9 @@ def _at_once(shape: LayerShape, var: Var, tiles: np.ndarray) -> np.ndarray:
 
 
 def finished_together(pixels: int) -> int:
-    """Return how many channel tiles of ``pixels`` each are requantized together."""
+    """Return how many channel tiles are requantized together: the fewest that have FINISH_VECTORS vectors.
+
+    ``pixels``: vectors of a channel tile."""
     return part_count(FINISH_VECTORS, max(1, pixels))
 
 
