@@ -39,22 +39,14 @@ from weft.compiler.passes.split_channels import split_channels
 from weft.compiler.passes.split_functions import split_functions
 from weft.compiler.products import Products
 from weft.compiler.quantize.bounds import limited, with_bounds
-from weft.compiler.quantize.calibrate import (
-    HEADROOM,
-    Calibration,
-    Samples,
-    calibrate,
-    channel_ranges,
-    choose_samples,
-    samples_of_parts,
-    tensor_ranges,
-    whole_points,
-)
+from weft.compiler.quantize.calibrate import calibrate, channel_ranges, tensor_ranges
 from weft.compiler.quantize.choose_points import choose_points
 from weft.compiler.quantize.choose_scales import choose_scales
 from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.quantize.narrow import narrowed
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.ranges import HEADROOM, Calibration
+from weft.compiler.quantize.samples import Samples, choose_samples, samples_of_parts, whole_points
 from weft.compiler.quantize.sizes import tensor_sizes
 from weft.compiler.request import Request
 from weft.compiler.scheduler.length import check_layers, check_length

@@ -22,11 +22,11 @@ from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.partition import BESIDE, HOST, Part, Partition
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products
-from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.choose_points import copied
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.narrow import MINMAX
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.ranges import Calibration
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule

@@ -29,8 +29,8 @@ from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.partition import Part
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products, Step
-from weft.compiler.quantize.calibrate import Samples, check_inputs, random_inputs
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.samples import Samples, check_inputs, random_inputs
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch

@@ -23,8 +23,8 @@ from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
-from weft.compiler.quantize.calibrate import Samples
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.samples import Samples
 from weft.compiler.request import Request
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine

@@ -19,7 +19,7 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Convolution, Layer, Lookup, Save, Translate, Var
 from weft.compiler.lowering.functions import value_table
 from weft.compiler.passes.quantization import Quantization
-from weft.compiler.quantize.calibrate import Calibration, Range
+from weft.compiler.quantize.ranges import Calibration, Range
 from weft.compiler.quantize.scales import (
     MOST_STEPS,
     MOST_WEIGHT,
