@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from weft.compiler.layers.hir import Var
+from weft.compiler.layers.var import Var
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.memory.places import Kept
 from weft.hw.contract.arch import Arch

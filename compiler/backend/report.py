@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.compiler.layers.hir import Layer, Load
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Load
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.partition import Partition
 from weft.compiler.quantize.numbers import Numbers

@@ -16,7 +16,8 @@ from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.backend.split import Cores
 from weft.compiler.frontend.graph import Graph, GraphPort
-from weft.compiler.layers.hir import Layer, Layers, Lookup
+from weft.compiler.layers.hir import Layer, Layers
+from weft.compiler.layers.stages import Lookup
 from weft.compiler.lowering.functions import may_be_infinite, steps_of
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.partition import BESIDE, HOST, Part, Partition

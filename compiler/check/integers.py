@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution
 from weft.compiler.layers.taps import Steps
 from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers

@@ -18,7 +18,8 @@ from weft.compiler.cores import AUTO, THROUGHPUT
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.indices.index import feed
-from weft.compiler.layers.hir import Layers, Var
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.var import Var
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.pipeline import run_parts

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.beside import beside
-from weft.compiler.layers.hir import Layer, Var
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.var import Var
 from weft.compiler.memory.places import Allocation, first_fit
 from weft.hw.contract.arch import Arch
 

@@ -16,7 +16,9 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.layers.hir import Convolution, Layer, Lookup, Save, Translate, Var
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution, Lookup, Save, Translate
+from weft.compiler.layers.var import Var
 from weft.compiler.lowering.functions import value_table
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.quantize.ranges import Calibration, Range

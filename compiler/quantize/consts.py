@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.layers.hir import Convolution, Layer, Product
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution, Product
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.compiler.quantize.weights import OutputBlock, encode_weights, product_blocks

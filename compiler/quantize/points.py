@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.layers.hir import Abs, Convolution, Gate, Layer, LeakyRelu, Load, Minimum
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Abs, Convolution, Gate, LeakyRelu, Load, Minimum
 from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer, Load, Minimum
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution, Load, Minimum
 from weft.compiler.quantize.ranges import Range
 from weft.compiler.quantize.scales import MOST_STEPS
 from weft.tmodel.scales import HIGHEST, LOWEST, FactorScale, TensorScale

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Product
+from weft.compiler.layers.stages import Convolution, Product
 from weft.compiler.layers.taps import Pass, Steps, covers_all, paying_passes
 from weft.compiler.quantize.numbers import LayerIntegers
 from weft.compiler.quantize.scales import weight_parts

@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Product, Var
+from weft.compiler.layers.stages import Product
+from weft.compiler.layers.var import Var
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.places import DramAddress, Resident
 from weft.compiler.quantize.consts import KEYS

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.compiler.layers.beside import simd_instructions
-from weft.compiler.layers.hir import Product, Var
+from weft.compiler.layers.stages import Product
+from weft.compiler.layers.var import Var
 from weft.compiler.tiling.candidates import Tiling, Tilings, single, weight_sets
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import part_count

@@ -12,7 +12,7 @@ import pytest
 from weft.compiler import steps
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.onnx_writer import to_onnx
-from weft.compiler.layers.hir import Lookup
+from weft.compiler.layers.stages import Lookup
 from weft.compiler.lowering.functions import FUNCTION, of_steps, real_function
 from weft.compiler.lowering.rewrite import NO_WINDOW
 from weft.compiler.lowering.rules import SQUARE, Step

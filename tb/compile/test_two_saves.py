@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.layers.hir import PIECE, Layers, Var
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.var import PIECE, Var
 from weft.compiler.memory.layout import MemoryPlan
 from weft.compiler.quantize.numbers import Numbers
 from weft.hw.contract.arch import Arch

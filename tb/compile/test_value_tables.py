@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.layers.hir import Lookup
+from weft.compiler.layers.stages import Lookup
 from weft.compiler.lowering.operators import FUNCTIONS, OPERATORS
 from weft.compiler.passes.normalise import OPSET
 from weft.compiler.quantize.ranges import Range
