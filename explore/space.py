@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.hw.contract.arch import KEYS, SEPARATE, SHARED, Arch
+from weft.hw.contract.arch import KEYS, Arch
+from weft.hw.contract.key_values import SEPARATE, SHARED
 from weft.hw.contract.keys import Affects
 from weft.hw.flow.parts import Part
 from weft.hw.flow.resources import COLUMNS, SHELL, check_counted, counted, fits, room

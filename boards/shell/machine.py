@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from amaranth.hdl._ir import PortDirection
 
 from weft.hw.bus.axi import Ports
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 
 MACHINE = "weft_top"
 """The module of the machine."""

@@ -31,7 +31,8 @@ from weft.compiler.quantize.ranges import Calibration
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.schemes import SchemeKind
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.manifest import CoreProgram, TModel

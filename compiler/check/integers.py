@@ -13,7 +13,8 @@ from weft.compiler.layers.taps import Steps
 from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.compiler.quantize.weights import WeightTile
-from weft.hw.contract.arch import ROW_TAPS, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import ROW_TAPS
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
 MULTIPLIER_BYTES = 3

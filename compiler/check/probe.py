@@ -29,7 +29,8 @@ from weft.compiler.quantize.samples import Samples
 from weft.compiler.request import Request
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.support.signals import signal_to_noise
 from weft.tmodel.elements import unpack
 from weft.tmodel.onnx_engine import session

@@ -10,11 +10,12 @@ from functools import partial
 import numpy as np
 
 from weft.golden.check import MachineStop
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import SYSTEM_PAGE, SYSTEM_REGISTERS, Command, Status
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.system import page_address
 from weft.runtime.devices import Done, Progress, no_progress
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes

@@ -15,9 +15,10 @@ from weft.compiler.cores import AUTO, BATCH
 from weft.compiler.pipeline import compile_model
 from weft.golden.check import MachineStop
 from weft.golden.races import RaceError
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.runtime.session import Session
 from weft.support.errors import WeftError
 from weft.tb.compile.run_model import ModelMaker

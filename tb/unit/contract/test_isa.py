@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.hw.contract.arch import KEYS, Arch, presets
+from weft.hw.contract.arch import KEYS, Arch
 from weft.hw.contract.causes import CAUSE_TEXTS, Cause
 from weft.hw.contract.instructions import (
     MOVE_ACCUMULATE_BIT,
@@ -25,6 +25,7 @@ from weft.hw.contract.instructions import (
     operand_of,
 )
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.presets import presets
 from weft.hw.contract.register_table import illegal_register_value
 from weft.hw.contract.registers import Register
 from weft.support.errors import ArchError, IsaError

@@ -126,7 +126,7 @@ def test_the_rules_can_be_broken() -> None:
 
 
 def test_import_statements_are_all_seen() -> None:
-    assert imports(ROOT / "golden" / "dram.py") == {f"{CONTRACT}.arch", f"{SUPPORT}.errors"}
+    assert imports(ROOT / "golden" / "dram.py") == {f"{CONTRACT}.arch", f"{CONTRACT}.key_values", f"{SUPPORT}.errors"}
     assert "weft.simulate.toolchain" in imports(ROOT / "simulate" / "build.py")
 
 
