@@ -51,7 +51,7 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
 
     ``arch``: the machine that runs the network, by default the one that it is compiled for. Of several cores the page
     shows the one that takes longest."""
-    from weft.cli.cycles import joined
+    from weft.cli.cycle_table import joined
     from weft.cli.estimate import estimated_program
     from weft.report.collect import Machine
     from weft.report.operations import Ran

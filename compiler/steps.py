@@ -20,7 +20,7 @@ from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.lir_verifier import verify
 from weft.compiler.lowering.operators import check_bytes, check_supported
 from weft.compiler.lowering.quantize import as_ranges
-from weft.compiler.memory.layout import MemoryPlan, allocation_of_consts, plan_memory
+from weft.compiler.memory.plan import MemoryPlan, allocation_of_consts, plan_memory
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.partition import Part, Partition, partition_graph, whole

@@ -22,7 +22,7 @@ from weft.compiler.errors import refuse
 from weft.compiler.layers.hir import Layer, Layers
 from weft.compiler.layers.stages import Convolution, Load
 from weft.compiler.layers.var import Var
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.products import Products
 from weft.hw.contract.arch import Arch
 from weft.schedule import today

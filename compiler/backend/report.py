@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.compiler.layers.hir import Layer
 from weft.compiler.layers.stages import Load
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.partition import Partition
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.ranges import Calibration

@@ -19,7 +19,7 @@ from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.layers.hir import Layer, Layers
 from weft.compiler.layers.stages import Lookup
 from weft.compiler.lowering.functions import may_be_infinite, steps_of
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.partition import BESIDE, HOST, Part, Partition
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products

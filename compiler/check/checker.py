@@ -25,7 +25,7 @@ from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.frontend.reader import FROZEN, load_model
 from weft.compiler.frontend.tensorflow_reader import run_frozen
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.partition import Part
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products, Step

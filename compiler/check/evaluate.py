@@ -30,8 +30,8 @@ from weft.compiler.layers.stages import (
 )
 from weft.compiler.layers.var import Var
 from weft.compiler.lir import DRAM0, DRAM1, LOCAL, Address
-from weft.compiler.memory.layout import MemoryPlan
-from weft.compiler.memory.places import Allocation
+from weft.compiler.memory.allocation import Allocation
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.quantize.numbers import LayerIntegers
 from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams, on_output
 from weft.compiler.quantize.tables import function_of

@@ -20,7 +20,7 @@ from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.indices.index import feed
 from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.var import Var
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products

@@ -11,7 +11,7 @@ from weft.compiler import lir
 from weft.compiler.layers.stages import Product
 from weft.compiler.layers.var import Var
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
-from weft.compiler.memory.places import DramAddress, Resident
+from weft.compiler.memory.allocation import DramAddress, Resident
 from weft.compiler.quantize.consts import KEYS
 from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.buffers import Buffers, Key, kept

@@ -18,7 +18,7 @@ from weft.compiler.backend.encode import MachineCode, machine_code
 from weft.compiler.choices import Choices, for_memory
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import MemoryPlan, plan_memory, with_tilings
+from weft.compiler.memory.plan import MemoryPlan, plan_memory, with_tilings
 from weft.compiler.memory.variables import LiveRange
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from weft.compiler.choices import Choices
 from weft.compiler.layers.var import Var
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.scheduler.interleave import SIMD_CYCLES
 from weft.compiler.tiling.search import Search
 

@@ -14,9 +14,9 @@ from weft.compiler.layers.hir import Layer, Layers, parse
 from weft.compiler.layers.stages import Add, Save
 from weft.compiler.layers.var import Var
 from weft.compiler.layers.verifier import verify_layers
-from weft.compiler.memory import layout
-from weft.compiler.memory.layout import MemoryPlan
-from weft.compiler.memory.places import Allocation
+from weft.compiler.memory import plan
+from weft.compiler.memory.allocation import Allocation
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.products import Products
 from weft.support.errors import WeftError
@@ -48,13 +48,13 @@ def test_layers_print_and_parse(state: Products) -> None:
 
 
 def test_memory_map_prints_and_parses(state: Products) -> None:
-    printed = layout.parse(state[MemoryPlan].text())
+    printed = plan.parse(state[MemoryPlan].text())
     assert printed.dram0 == state[MemoryPlan].dram0 and printed.local == state[MemoryPlan].local and printed.local
     assert printed.plans == tuple((shape.layer.name, shape.scratch, plan) for shape, plan in
                                   zip(state[MemoryPlan].shapes, state[MemoryPlan].plans, strict=True))
     both = {"a": Allocation("a", 7, 9, 0, 1)}
     copied = dataclasses.replace(state[MemoryPlan], dram1=both, copy=Allocation("%consts", 7, 9, -1, 3))
-    assert layout.parse(copied.text()).copy == (7, 9) and layout.parse(copied.text()).dram1 == both
+    assert plan.parse(copied.text()).copy == (7, 9) and plan.parse(copied.text()).dram1 == both
 
 
 @pytest.mark.parametrize("content", ["layer a\n  Nonsense(1)", "layer a\n  core=Nonsense(value=1)", "layer a",
@@ -67,7 +67,7 @@ def test_other_text_is_refused(content: str) -> None:
 
 def test_other_maps_are_refused() -> None:
     with pytest.raises(WeftError, match="unknown form"):
-        layout.parse("dram2 x: base=0 size=1 layers=0..1")
+        plan.parse("dram2 x: base=0 size=1 layers=0..1")
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------

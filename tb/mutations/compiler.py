@@ -232,7 +232,7 @@ BREAKS = [
     Break("pool_owner", "compiler/scheduler/pool.py", "if segment.released is None or segment.released >= bound:",
           "if segment.released is not None and segment.released >= bound:", "vectors that are held are given away",
           "tb/compile/test_buffers.py::test_a_vector_has_one_owner"),
-    Break("odd_tiles", "compiler/memory/places.py", "base + before * pixels", "base + tile * pixels",
+    Break("odd_tiles", "compiler/memory/allocation.py", "base + before * pixels", "base + tile * pixels",
           "even channel tiles lie as far apart as if the odd ones were between", f"{BOTH}::{BOTH_PLACES}"),
     Break("only_tile", "compiler/memory/variables.py", "max(var.odd_tiles(lanes), 1)", "var.odd_tiles(lanes)",
           "a tensor of one channel tile in DRAM1 has no room there", f"{BOTH}::{BOTH_READ}"),

@@ -20,7 +20,7 @@ import numpy as np
 from weft.compiler.choices import AGAIN, FORMULA, Choices
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Layer
-from weft.compiler.memory.places import Allocation, DramAddress, Kept, Resident, first_fit
+from weft.compiler.memory.allocation import Allocation, DramAddress, Kept, Resident, first_fit
 from weft.compiler.memory.sharing import Share, shares, still_fitting
 from weft.compiler.memory.variables import LiveRange, place_variables, spread_vectors
 from weft.compiler.progress import each
