@@ -9,7 +9,8 @@ from typing import Any
 from weft.boards import board_of, routing
 from weft.cli import console
 from weft.cli.options import JsonOption
-from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.presets import presets
 
 SHOWN = ("data_type", "array_size", "local_depth", "accumulator_depth", "dram0_depth", "lut_count")
 

@@ -159,7 +159,7 @@ def saturations(result: RunResult, arch: Arch) -> list[str]:
     """Return warnings about values beyond what calibration saw that were cut, with the cure.
 
     Values that the compiler or narrower ranges cut on purpose do not count."""
-    from weft.compiler.quantize.calibrate import SAMPLE_LIMIT
+    from weft.compiler.quantize.samples import SAMPLE_LIMIT
     from weft.hw.contract.schemes import SchemeKind
 
     if result.narrowed:

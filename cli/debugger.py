@@ -13,6 +13,7 @@ import numpy as np
 from weft.cycles.program import program_counters_of
 from weft.cycles.replay import Estimate, estimate
 from weft.golden.legality import first_stop
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.dram import DramModel
 from weft.hw.contract.registers import Register
 from weft.hw.contract.units import UNIT_NAMES
@@ -178,7 +179,7 @@ class Debugger:
         """Return an instruction's number, program counter, layer and text."""
         stepper = self.stepper
         return {"instruction": number, "program_counter": int(self.counters[number]), "layer": stepper.name(number),
-                "text": stepper.isa.text(stepper.instruction(number))}
+                "text": instruction_text(stepper.isa, stepper.instruction(number))}
 
     def layers(self, words: Sequence[str]) -> Answer:
         """List the layers in the order of their first instructions."""
@@ -210,7 +211,7 @@ class Debugger:
         """Show vectors of a memory of ``depth`` vectors."""
         if not depth:
             raise WeftError(explain(f"memory {name}", "none on this machine", "the memories that it has",
-                                    "`registers` shows what else there is"))
+                                    "look at another memory; `help` lists them"))
         first = _number(words, 0, f"address of {name}", 0, depth - 1, 0)
         size = _number(words, 1, f"vectors of {name}", 1, min(depth - first, MOST_VECTORS), 1)
         values = read(slice(first, first + size)).tolist()

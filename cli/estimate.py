@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.cli.console import NO_CHECKSUMS, preload_text, say
-from weft.cli.cycles import cycles_object, joined, node_rows, print_cycles, waits_of
+from weft.cli.cycle_table import cycles_object, joined, node_rows, print_cycles, waits_of
 from weft.cli.groups import group_object, joined_groups, print_group
 from weft.cli.memory import placed, print_use, use_object
 from weft.cycles.replay import Estimate

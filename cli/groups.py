@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.cli.console import print_columns, say
-from weft.cli.cycles import cycles_object, waits_of
+from weft.cli.cycle_table import cycles_object, waits_of
 from weft.cycles.system import SystemEstimate
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.system import System

@@ -15,6 +15,7 @@ from weft.cli import console
 from weft.cli.options import ArchOption, FolderOption, PartOption, SetOption, make_folder, override, verilog_of
 from weft.cli.outputs import Output, check_outputs
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.assembly import instruction_text
 from weft.support.files import MOST_BYTES, read_bytes
 from weft.support.outputs import Kind, write_text
 from weft.support.packages import version
@@ -107,5 +108,5 @@ def disassemble_command(
     content = read_bytes(program, "program", "name a .tprog file")
     number = 0
     for instruction, count in zip(instructions.disassemble(content), instructions.counts(content), strict=True):
-        print(f"{number:6d}  {instructions.text(instruction)}")
+        print(f"{number:6d}  {instruction_text(instructions, instruction)}")
         number += count

@@ -14,8 +14,9 @@ from weft.boards import board_of, clock_hz, routing
 from weft.cli import console
 from weft.cli.options import MemoryOption, OwnLatencyOption, PartOption, SetOption, load, override
 from weft.cli.outputs import Output, check_outputs
-from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, DramModel
+from weft.hw.contract.presets import presets
 from weft.report.kinds import PAGE
 from weft.runtime.devices import Progress
 from weft.support.outputs import write_text
@@ -50,7 +51,7 @@ def write_page(network: Network, output: Path, progress: Progress, arch: Arch | 
 
     ``arch``: the machine that runs the network, by default the one that it is compiled for. Of several cores the page
     shows the one that takes longest."""
-    from weft.cli.cycles import joined
+    from weft.cli.cycle_table import joined
     from weft.cli.estimate import estimated_program
     from weft.report.collect import Machine
     from weft.report.operations import Ran

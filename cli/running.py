@@ -129,7 +129,7 @@ def _run(session: Session, on: str, arrays: Any, kept: dict[str, str], raw: bool
 
 def _layers(network: Network, result: RunResult) -> dict[str, Any]:
     """Return where the cycles of each layer went, over all of the network's programs."""
-    from weft.cli.cycles import cycles_object, joined, waits_of
+    from weft.cli.cycle_table import cycles_object, joined, waits_of
 
     return joined([cycles_object(program, waits_of(program, *ran)) for program, ran in
                    zip(network.machines, result.operations, strict=True)], network.arch)
@@ -142,6 +142,6 @@ def _print(network: Network, on: str, result: RunResult, sampled: dict[str, Any]
     if sampled:
         console.print_samples(sampled)
     if where:
-        from weft.cli.cycles import print_cycles
+        from weft.cli.cycle_table import print_cycles
 
         print_cycles(where)

@@ -82,7 +82,7 @@ class Choices:
 
     @property
     def key(self) -> str:
-        """Equal for equal choices."""
+        """The choices as text, which is equal for equal choices."""
         return json.dumps(self.to_json())
 
 

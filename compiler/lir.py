@@ -207,7 +207,7 @@ class Signal(NamedTuple):
 
     @property
     def far_walk(self) -> Walk:
-        """The range."""
+        """The vectors of the DRAM range whose moves the Signal orders."""
         return Walk(self.far.offset, self.size)
 
 

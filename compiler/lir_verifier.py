@@ -17,7 +17,7 @@ from weft.compiler.errors import Fault
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.lir_accesses import accesses_of
 from weft.compiler.lir_table import ABSENT, MEMORY_NUMBERS, UNKNOWN, LirTable
-from weft.compiler.memory.places import Allocation
+from weft.compiler.memory.allocation import Allocation
 from weft.cycles.jit import entry, kernel
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode

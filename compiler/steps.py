@@ -20,7 +20,7 @@ from weft.compiler.layers.verifier import verify_layers
 from weft.compiler.lir_verifier import verify
 from weft.compiler.lowering.operators import check_bytes, check_supported
 from weft.compiler.lowering.quantize import as_ranges
-from weft.compiler.memory.layout import MemoryPlan, allocation_of_consts, plan_memory
+from weft.compiler.memory.plan import MemoryPlan, allocation_of_consts, plan_memory
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.partition import Part, Partition, partition_graph, whole
@@ -39,22 +39,14 @@ from weft.compiler.passes.split_channels import split_channels
 from weft.compiler.passes.split_functions import split_functions
 from weft.compiler.products import Products
 from weft.compiler.quantize.bounds import limited, with_bounds
-from weft.compiler.quantize.calibrate import (
-    HEADROOM,
-    Calibration,
-    Samples,
-    calibrate,
-    channel_ranges,
-    choose_samples,
-    samples_of_parts,
-    tensor_ranges,
-    whole_points,
-)
+from weft.compiler.quantize.calibrate import calibrate, channel_ranges, tensor_ranges
 from weft.compiler.quantize.choose_points import choose_points
 from weft.compiler.quantize.choose_scales import choose_scales
 from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.quantize.narrow import narrowed
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.ranges import HEADROOM, Calibration
+from weft.compiler.quantize.samples import Samples, choose_samples, samples_of_parts, whole_points
 from weft.compiler.quantize.sizes import tensor_sizes
 from weft.compiler.request import Request
 from weft.compiler.scheduler.length import check_layers, check_length
@@ -161,7 +153,9 @@ def fold_offsets_forward(graph: Graph, given: Samples) -> Graph:
 
 
 def limits_of_quantizers(graph: Graph, given: Samples) -> Graph:
-    """Return the graph with a quantised file's scales as limits of real numbers."""
+    """Return the graph with each FakeQuantize of a quantised file replaced by the limits of its numbers, or nothing.
+
+    A lower limit of 0 is a Relu. Other limits stay only if the samples exceed them."""
     return as_ranges(graph, partial(tensor_ranges, graph, given))
 
 
@@ -181,7 +175,9 @@ def functions_split(graph: Graph, given: Samples) -> Graph:
 
 
 def functions_scaled(graph: Graph, given: Samples, arch: Arch) -> Graph:
-    """Return the graph with the arguments of lookup tables scaled to fill the samples' ranges."""
+    """Return the graph with arguments and results of lookup tables multiplied by factors, so that they use all bits.
+
+    The samples' ranges decide the factors. The convolutions before and behind a table absorb them."""
     return scale_functions(graph, arch.number.width, lambda graph, names: tensor_sizes(graph, given, names))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.cycles.errors import refuse
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import (
     COUNTER_WIDTH,
     DataFlow,
@@ -20,6 +20,7 @@ from weft.hw.contract.instructions import (
     simd_argument_count,
 )
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.register_table import tap_registers, tap_span
 from weft.hw.contract.registers import MODIFIABLE, Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES

@@ -7,8 +7,9 @@ import numpy as np
 
 from weft.cycles.litedram_state import CONTROLLER, DRAM
 from weft.cycles.program import NO_MEMORY, WORK
-from weft.hw.contract.arch import MOST_KERNEL_ROWS, Arch, largest
+from weft.hw.contract.arch import Arch, largest
 from weft.hw.contract.instructions import COUNTER_WIDTH
+from weft.hw.contract.key_values import MOST_KERNEL_ROWS
 from weft.hw.contract.timing import (
     DECODE_LATENCY,
     LOCAL_READ_LATENCY,

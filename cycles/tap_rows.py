@@ -6,7 +6,7 @@ from __future__ import annotations
 from weft.cycles.jit import kernel
 from weft.cycles.memories import LOCAL_READS, local_bank
 from weft.cycles.state import FURTHER_ROWS, MAT_MUL, NONE
-from weft.hw.contract.arch import MOST_KERNEL_ROWS
+from weft.hw.contract.key_values import MOST_KERNEL_ROWS
 
 
 @kernel

@@ -146,7 +146,9 @@ def explain(work, times, blockers, previous, layers, causes, limits, latency, wa
 
 @kernel
 def follow_back(times, blockers, previous, causes, limits, work, index, free, until, waits):
-    """Distribute the cycles from ``free`` to ``until``, in which operation ``index`` waited, among ``waits``."""
+    """Add the cycles from ``free`` to ``until``, in which operation ``index`` waited, to ``waits`` [causes].
+
+    It goes back in time from ``until``: each stretch counts for the operation that was waited for last."""
     while until > free:
         last = blockers[index]
         before = previous[index]

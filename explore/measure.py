@@ -15,7 +15,8 @@ import numpy as np
 
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.digest import tool_digest
-from weft.compiler.layers.hir import Convolution, Layer, Layers
+from weft.compiler.layers.hir import Layer, Layers
+from weft.compiler.layers.stages import Convolution
 from weft.compiler.layers.taps import Pass, vectors
 from weft.compiler.pipeline import run_on, run_parts
 from weft.compiler.products import Products

@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.hw.contract.arch import KEYS, SEPARATE, SHARED, Arch
+from weft.hw.contract.arch import KEYS, Arch
+from weft.hw.contract.key_values import SEPARATE, SHARED
 from weft.hw.contract.keys import Affects
 from weft.hw.flow.parts import Part
 from weft.hw.flow.resources import COLUMNS, SHELL, check_counted, counted, fits, room
@@ -57,7 +58,7 @@ class Point:
 
     @property
     def rank(self) -> tuple[float, int, int]:
-        """The order of machines: cheaper ones first."""
+        """The key by which machines are sorted, cheaper ones first: share of the chip, LUTs, index."""
         return self.share, self.counts["lut"], self.index
 
 

@@ -36,7 +36,9 @@ class Keys:
 
 
 def check_address(scheduler: str, found: str = "") -> None:
-    """Raise WeftError for a scheduler that does not ask for keys: whoever reaches it runs code there, and here."""
+    """Raise WeftError for a scheduler's address without TLS keys, or if ``found`` says what is wrong.
+
+    Whoever reaches a scheduler without keys can run code on its workers and here."""
     if found or not ADDRESS.fullmatch(scheduler):
         wrong = "no HOST:PORT" if scheduler.startswith(TLS) else "no TLS"
         raise WeftError(explain(

@@ -23,7 +23,7 @@ from weft.golden.decode import (
     Simd,
     SimdLoop,
 )
-from weft.hw.contract.causes import CAUSE_TEXTS, Cause
+from weft.hw.contract.causes import CAUSE_TEXTS, WAYS_OUT, Cause
 from weft.hw.contract.instructions import COUNT_WIDTH, Instruction, Opcode, SimdOpcode, simd_argument_count
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import illegal_register_value
@@ -41,7 +41,7 @@ class MachineStop(WeftError):
                  core: int | None = None) -> None:
         whose = "" if core is None else f"core {core}, "
         super().__init__(explain(f"{whose}instruction {program_counter} ({instruction})", f"{CAUSE_TEXTS[cause]} "
-                                 f"({cause.name})", allowed, "assemble the program for this machine's .tarch"))
+                                 f"({cause.name})", allowed, WAYS_OUT[cause]))
         self.cause = cause
         self.program_counter = program_counter
         self.instruction = instruction

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.support.errors import WeftError, explain
 
 MOST_ADDRESS_BITS = 40

@@ -13,6 +13,7 @@ import numpy as np
 from weft.golden.check import Checker, MachineStop
 from weft.golden.decode import Decoder
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import (
     COUNT_WIDTH,
@@ -88,7 +89,7 @@ def _stop(isa: Isa, table: np.ndarray, index: int) -> MachineStop:
     checker = Checker(isa, Decoder(isa, registers))
     cause = checker.check(instruction, iterations)
     assert isinstance(cause, Cause), "the two checks disagree"
-    return MachineStop(cause, counter % PROGRAM_COUNTERS, isa.text(instruction), checker.allowed(cause))
+    return MachineStop(cause, counter % PROGRAM_COUNTERS, instruction_text(isa, instruction), checker.allowed(cause))
 
 
 class _Table:

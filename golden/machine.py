@@ -33,6 +33,7 @@ from weft.golden.decode import (
 from weft.golden.dram import Dram
 from weft.golden.sync import SyncCounters
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
@@ -141,7 +142,7 @@ class Machine:
             raise self.stopped
         operation = self._checker.check(instruction, self._loop[0].iterations if self._loop else None)
         if isinstance(operation, Cause):
-            self.stopped = MachineStop(operation, self.program_counter, self.isa.text(instruction),
+            self.stopped = MachineStop(operation, self.program_counter, instruction_text(self.isa, instruction),
                                        self._checker.allowed(operation))
             raise self.stopped
         if isinstance(operation, Signal) and not self.sync.signal(self.core, operation):

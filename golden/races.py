@@ -15,8 +15,9 @@ import numpy as np
 
 from weft.golden.legality import dram_walks, signals
 from weft.golden.order import SignalOrder
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.support.errors import WeftError, explain
 
 MOST_RUNS = 1 << 24

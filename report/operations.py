@@ -12,6 +12,7 @@ import numpy as np
 from weft.cycles.program import MEMORIES, NO_MEMORY, DecodedProgram, passed_vectors, read_program
 from weft.cycles.state import LOAD_WEIGHT
 from weft.cycles.waits import NO_LAYER
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.timing import product_latency
@@ -34,12 +35,12 @@ class Ran:
 
     @cached_property
     def decoded(self) -> DecodedProgram:
-        """The program decoded."""
+        """The decoded program, as the estimator reads it."""
         return read_program(self.program, self.model.arch)
 
     @cached_property
     def work(self) -> np.ndarray:
-        """[operations] of ``estimator.program.WORK``: the operations that ran."""
+        """The operations that ran, as records [operations] of ``weft.cycles.program.WORK``."""
         return self.decoded.work[:len(self.operations)]
 
     @cached_property
@@ -93,7 +94,7 @@ class Ran:
         isa = Isa(self.model.arch)
         rows = isa.split(self.program)[:, self.work["instruction"]].T
         different, which = np.unique(rows, axis=0, return_inverse=True)
-        texts = [isa.text(Instruction(*row)) for row in different.tolist()]
+        texts = [instruction_text(isa, Instruction(*row)) for row in different.tolist()]
         return [texts[index] for index in which.ravel().tolist()]
 
     @cached_property

@@ -171,9 +171,10 @@ def _round_up(value: int, multiple: int) -> int:
 # -- matrices and vectors ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class MatrixLayout:
-    """The layout of a matrix [rows, columns], as an aligned tensor.
+    """The layout of a matrix [rows, columns], as an aligned tensor of one image for each row.
 
-    The tensor has ceil(columns / width) channels with one line of ``width`` elements each."""
+    A row is cut into pieces of ``width`` elements. Each piece is a channel of the image, of one line; zeros fill the
+    last. So ``tensor`` has the shape [rows, ceil(columns / width), 1, width]."""
 
     rows: int
     columns: int
@@ -227,7 +228,7 @@ class KernelLayout:
 
     @property
     def groups(self) -> int:
-        """The groups of input channels."""
+        """The number of groups of input channels."""
         return -(-self.inputs // self.group)
 
     @property

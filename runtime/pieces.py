@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.registers import Register
 from weft.support.errors import WeftError, explain
 from weft.tmodel.manifest import TModel

@@ -13,10 +13,11 @@ import numpy as np
 
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.registers import Register
 from weft.runtime.compare import compare
 from weft.runtime.devices import RTL, Done, Golden, Local, Progress, no_progress, simulated

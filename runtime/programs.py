@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from weft.golden.dram import MOST_ADDRESS_BITS
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.registers import Register
 from weft.tmodel.manifest import TModel
 

@@ -94,7 +94,7 @@ class _Ran:
 
     @property
     def done(self) -> list[Done]:
-        """What each program of all groups reported."""
+        """The reports of all programs, group by group."""
         return [each for group in self.groups for each in group]
 
     @property
@@ -243,7 +243,9 @@ class Loaded:
         return {port.name: self.model.pack_input(port.name, values[port.name]) for port in self.model.inputs}
 
     def run_stored(self, images: list[Vectors], how: _How) -> list[_Ran]:
-        """Run the program on images given as vectors; return the groups that ran."""
+        """Run the program on images given as vectors, as many at once as machine and program take.
+
+        Return what each of these runs left, in order."""
         most = how.backend(self.model).most_images
         return [self._run_group(first, group, how) for first, group in self._groups(images, most)]
 

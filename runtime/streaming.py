@@ -77,7 +77,7 @@ def _refusal(made: str, read: str, found: str, allowed: str, way_out: str) -> We
 
 
 def together(results: Sequence[RunResult]) -> RunResult:
-    """Return one result of all steps."""
+    """Return one result for all steps of a stream: outputs one after the other, counts added up."""
     first = results[0]
     comparisons: list[Comparison] = [each.comparison for each in results if each.comparison is not None]
     sums: dict[str, Any] = {key: None if getattr(first, key) is None else sum(getattr(each, key) for each in results)

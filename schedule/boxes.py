@@ -32,11 +32,11 @@ class Box(NamedTuple):
 
     @property
     def volume(self) -> int:
-        """Elements in all."""
+        """The number of elements in the box."""
         return math.prod(self.sizes)
 
     def within(self, other: Box) -> bool:
-        """Whether every element lies in ``other`` too."""
+        """Tell whether every element of the box lies in ``other`` too."""
         return (all(low >= least for low, least in zip(self.lower, other.lower, strict=True))
                 and all(high <= most for high, most in zip(self.upper, other.upper, strict=True)))
 
@@ -55,7 +55,7 @@ class Box(NamedTuple):
         return Box((self.lower[0], low, *self.lower[2:]), (self.upper[0], high, *self.upper[2:]))
 
     def holds(self, point: Point) -> bool:
-        """Whether the element lies in it."""
+        """Tell whether the box contains the element at ``point``."""
         return all(low <= at <= high for low, at, high in zip(self.lower, point, self.upper, strict=True))
 
 

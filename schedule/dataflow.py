@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.compiler.errors import refuse
-from weft.compiler.layers.hir import Layer, Var
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.var import Var
 from weft.compiler.split.touched import touched
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box as TileBox
@@ -107,7 +108,7 @@ class Arrival:
 
 
 class Makers:
-    """Who makes what of every root."""
+    """An index of the works, by the root Var of which each writes a part."""
 
     def __init__(self, works: Sequence[Sequence[Work]], lanes: int) -> None:
         self.lanes = lanes

@@ -46,7 +46,7 @@ class Ranged(Record, kw_only=True):
 
     @property
     def box(self) -> Box:
-        """The range."""
+        """The range ``lower`` to ``upper`` as a box."""
         return Box(self.lower, self.upper)
 
 

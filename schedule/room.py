@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from weft.compiler.layers.hir import Var
-from weft.compiler.memory.layout import MemoryPlan
-from weft.compiler.memory.places import Kept
+from weft.compiler.layers.var import Var
+from weft.compiler.memory.allocation import Kept
+from weft.compiler.memory.plan import MemoryPlan
 from weft.hw.contract.arch import Arch
 from weft.schedule.boxes import Box
 

@@ -19,8 +19,10 @@ import msgspec
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.split import Cores
 from weft.compiler.errors import refuse
-from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Var
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.layers.hir import Layer, Layers
+from weft.compiler.layers.stages import Convolution, Load
+from weft.compiler.layers.var import Var
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.products import Products
 from weft.hw.contract.arch import Arch
 from weft.schedule import today

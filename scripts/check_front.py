@@ -22,7 +22,7 @@ import typer
 
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
-from weft.compiler.quantize.calibrate import random_inputs
+from weft.compiler.quantize.samples import random_inputs
 from weft.hw.contract.arch import Arch
 from weft.hw.flow.parts import PARTS, block_rams
 from weft.hw.flow.synthesis import synthesize, total

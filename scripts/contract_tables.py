@@ -13,10 +13,11 @@ from typing import Any
 from tables import table
 
 from weft.hw.contract import timing
-from weft.hw.contract.arch import KEYS, Arch, presets
+from weft.hw.contract.arch import KEYS, Arch
 from weft.hw.contract.instructions import OPERATIONS, DataFlow, Kind, Opcode, SimdOpcode, simd_argument_count
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.keys import Key
+from weft.hw.contract.presets import presets
 from weft.hw.contract.units import UNITS
 from weft.hw.flow.reports import summary
 

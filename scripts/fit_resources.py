@@ -21,8 +21,9 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from weft.hw.contract.arch import SEPARATE, SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import identity
+from weft.hw.contract.key_values import SEPARATE, SHARED
 from weft.hw.contract.packing import NO_PACKING
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS

@@ -24,7 +24,7 @@ import onnx
 import typer
 
 import weft
-from weft.cli.cycles import cycles_object, joined, waits_of
+from weft.cli.cycle_table import cycles_object, joined, waits_of
 from weft.cycles.replay import estimate
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import IdealDram

@@ -31,8 +31,8 @@ from weft.compiler.indices.index import real_values
 from weft.compiler.partition import Partition
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
-from weft.compiler.quantize.calibrate import Samples
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.samples import Samples
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError, run_script

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.hw.contract.arch import SEPARATE, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import SEPARATE
 from weft.hw.contract.units import UNITS, Memory, unit_names
 
 FILE = Path(__file__).parents[1] / "docs" / "units.svg"

@@ -28,7 +28,8 @@ import typer
 import zoo_cells
 import zoo_table
 
-from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.presets import presets
 from weft.support.errors import WeftError, explain, run_script
 from weft.support.outputs import Kind, write_text
 from weft.support.processes import pool

@@ -21,11 +21,11 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.signals import LAST, signal_of
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.pipeline import run_on, run_parts
 from weft.compiler.products import Products
-from weft.compiler.quantize.calibrate import random_inputs
 from weft.compiler.quantize.consts import Consts, check_room
+from weft.compiler.quantize.samples import random_inputs
 from weft.compiler.request import Request
 from weft.cycles.machine import machine_record
 from weft.cycles.replay import estimate

@@ -13,7 +13,7 @@ from tables import number, table
 
 from weft.boards import clock_hz, routing
 from weft.compiler.quantize.quality import POOR_DECIBELS
-from weft.hw.contract.arch import presets
+from weft.hw.contract.presets import presets
 from weft.support.errors import WeftError, explain
 
 ROOT = Path(__file__).resolve().parents[1]

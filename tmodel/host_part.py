@@ -40,7 +40,7 @@ class HostPart:
 
     @classmethod
     def from_entry(cls, entry: HostEntry) -> HostPart:
-        """Return the part of an entry that ``checks.py`` has checked."""
+        """Return the host part that an entry of a ``.tmodel`` describes. ``checks.py`` has checked the entry."""
         return cls(host_model(entry), entry.inputs, entry.outputs, entry.passes, entry.operators,
                    entry.operators if entry.nodes is None else entry.nodes)
 

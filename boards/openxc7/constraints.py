@@ -21,7 +21,7 @@ class Constraints(XilinxYosysNextpnrToolchain):
         super().__init__(OPENXC7)
 
     def finalize(self) -> None:
-        """Ask for nothing."""
+        """Do nothing. LiteX's own would look for the tools and end the process."""
 
     def build_timing_constraints(self, vns: Any) -> None:
         """Write the clocks without their names, which LiteX leaves unfilled."""

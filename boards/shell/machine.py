@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from amaranth.hdl._ir import PortDirection
 
 from weft.hw.bus.axi import Ports
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 
 MACHINE = "weft_top"
 """The module of the machine."""
@@ -45,7 +46,7 @@ def windows(arch: Arch, program_bytes: int) -> dict[str, Window]:
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine's ``ports``, as ``with_ports`` names them."""
+    """The ports of the generated Verilog by name, with their widths and directions, for the shell that joins them."""
 
     ports: Ports
 

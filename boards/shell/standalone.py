@@ -88,15 +88,15 @@ class Standalone(ShellSoC):
                           default_divisor=DIVISOR)
 
     def add_witness(self) -> None:
-        """Add none: there is no link."""
+        """Add no witness, the check sums of what links read and write: there is no link."""
 
     def ring_pins(self, machine: Machine) -> dict[str, Any]:
-        """Return none: samples are dropped, for nobody reads them."""
+        """Return no pins of a sample ring: samples are dropped, for nobody reads them."""
         return {}
 
 
 class SimulatedStandalone(Standalone, SimulatedShell):
-    """The same for a simulator. LiteSPI's model of the flash reads its content from a file of words as it starts."""
+    """A standalone shell for a simulator. LiteSPI's model of the flash reads its content from a file as it starts."""
 
     def make_uart(self) -> Any:
         """Return a UART whose bytes come and go through ports of their own."""

@@ -12,8 +12,9 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
-from weft.compiler.layers.hir import Convolution, Var
+from weft.compiler.layers.stages import Convolution
 from weft.compiler.layers.taps import passes, vectors
+from weft.compiler.layers.var import Var
 from weft.compiler.lir_table import LirTable
 from weft.compiler.lowering.operators import RELABEL
 from weft.compiler.lowering.windows import image_size, pair, transposed_pads, window_attributes

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.compiler.layers.hir import Layer, Load
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Load
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.partition import Partition
-from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.ranges import Calibration
 from weft.compiler.tiling.costs import traffic
 from weft.hw.contract.arch import Arch
 from weft.tmodel.host_part import HostPart

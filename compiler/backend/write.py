@@ -16,21 +16,23 @@ from weft.compiler.backend.limit import array_vectors
 from weft.compiler.backend.report import CompileReport, layer_table, total_vectors
 from weft.compiler.backend.split import Cores
 from weft.compiler.frontend.graph import Graph, GraphPort
-from weft.compiler.layers.hir import Layer, Layers, Lookup
+from weft.compiler.layers.hir import Layer, Layers
+from weft.compiler.layers.stages import Lookup
 from weft.compiler.lowering.functions import may_be_infinite, steps_of
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.partition import BESIDE, HOST, Part, Partition
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products
-from weft.compiler.quantize.calibrate import Calibration
 from weft.compiler.quantize.choose_points import copied
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.narrow import MINMAX
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.ranges import Calibration
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.schemes import SchemeKind
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.manifest import CoreProgram, TModel

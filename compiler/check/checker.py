@@ -25,12 +25,12 @@ from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.frontend.reader import FROZEN, load_model
 from weft.compiler.frontend.tensorflow_reader import run_frozen
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.partition import Part
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.products import Products, Step
-from weft.compiler.quantize.calibrate import Samples, check_inputs, random_inputs
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.samples import Samples, check_inputs, random_inputs
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch

@@ -12,13 +12,13 @@ from functools import partial
 import numpy as np
 
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.layers.hir import (
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import (
     Abs,
     Convolution,
     Core,
     Elementwise,
     Gate,
-    Layer,
     LeakyRelu,
     Load,
     Lookup,
@@ -27,11 +27,11 @@ from weft.compiler.layers.hir import (
     Product,
     Save,
     Translate,
-    Var,
 )
+from weft.compiler.layers.var import Var
 from weft.compiler.lir import DRAM0, DRAM1, LOCAL, Address
-from weft.compiler.memory.layout import MemoryPlan
-from weft.compiler.memory.places import Allocation
+from weft.compiler.memory.allocation import Allocation
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.quantize.numbers import LayerIntegers
 from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams, on_output
 from weft.compiler.quantize.tables import function_of

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution
 from weft.compiler.layers.taps import Steps
-from weft.compiler.quantize.consts import Consts, LayerConsts, WeightTile
+from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
-from weft.hw.contract.arch import ROW_TAPS, Arch
+from weft.compiler.quantize.weights import WeightTile
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import ROW_TAPS
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
 MULTIPLIER_BYTES = 3

@@ -18,17 +18,19 @@ from weft.compiler.cores import AUTO, THROUGHPUT
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.indices.index import feed
-from weft.compiler.layers.hir import Layers, Var
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.var import Var
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
-from weft.compiler.quantize.calibrate import Samples
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.samples import Samples
 from weft.compiler.request import Request
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.support.signals import signal_to_noise
 from weft.tmodel.elements import unpack
 from weft.tmodel.onnx_engine import session

@@ -17,8 +17,9 @@ from weft.compiler.check.scaled import Scaled
 from weft.compiler.frontend.graph import Graph, GraphPort
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.indices.index import feed, real_values
-from weft.compiler.layers.hir import Layers, Var
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.var import Var
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.memory.variables import whole_var
 from weft.compiler.partition import Partition
 from weft.compiler.products import Products

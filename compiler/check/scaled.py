@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.compiler.check.evaluate import Tensors, convolve, enlarged, pool
-from weft.compiler.layers.hir import Convolution, Layer, Load, Product
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution, Load, Product
 from weft.compiler.quantize.numbers import LayerIntegers
 from weft.compiler.quantize.scales import AffineParams, InputQuantization, LayerAffineParams, OutputQuantization
 from weft.hw.contract.arch import Arch

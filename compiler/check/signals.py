@@ -11,8 +11,8 @@ from weft.compiler.check.runners import RUNNERS
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
-from weft.compiler.quantize.calibrate import Samples
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.samples import Samples
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.support.signals import signal_to_noise

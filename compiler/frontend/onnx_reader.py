@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ MOST_BYTES = 512 << 20
 MOST_COMPUTED = 1 << 12
 """The most nodes left after constants are folded: ResNet-152 has 520."""
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
+EXPORT_COMPUTED = "export the model again with an output that a node computes, be it Identity"
+EXPORT_FILLED = "export the model again without it, or for a size of input at which it has elements"
 CASTS = frozenset({"Cast", "CastLike"})
 
 
@@ -60,8 +62,9 @@ def load_onnx(path: Path, outputs: Sequence[str], shapes: Sizes, fixed: Values) 
 def to_graph(model: onnx.ModelProto, name: str) -> Graph:
     """Return the model as a graph: constants folded, every shape known, real numbers in single precision.
 
-    Raise CompileError for shapes that are not known."""
+    Raise CompileError for shapes that are not known, and for an output that is an input."""
     inputs = {value.name: type_name(value) for value in true_inputs(model.graph)}
+    _need_computed([value.name for value in model.graph.output], inputs, "an input of the model as it is")
     outputs = {value.name: type_name(value, "output") for value in model.graph.output
                if value.type.tensor_type.elem_type}
     states = states_of(model)
@@ -193,13 +196,26 @@ def _node(node: onnx.NodeProto, types: Mapping[str, str]) -> Node:
                 captured=len(within))
 
 
-def _need_computed(outputs: Sequence[str], shapes: Mapping[str, Shape]) -> None:
-    """Raise CompileError if an output is a constant of the file, which no node makes."""
-    computed = [name for name in outputs if name in shapes]
+def _need_computed(outputs: Sequence[str], others: Collection[str], found: str) -> None:
+    """Raise CompileError if an output is one of ``others``, which no node makes. ``found`` says what these are."""
+    computed = [name for name in outputs if name not in others]
     for name in outputs:
-        if name not in shapes:
-            raise refuse(f"output {name!r}", "a constant of the file", "an output that a node computes",
-                         f"end the network at the others with --end {','.join(computed)}" if computed else EXPORT_AGAIN)
+        if name in others:
+            raise refuse(f"output {name!r}", found, "an output that a node computes",
+                         f"end the network at the others with --end {','.join(computed)}" if computed
+                         else EXPORT_COMPUTED)
+
+
+def _need_elements(nodes: Sequence[Node], shapes: Mapping[str, Shape]) -> None:
+    """Raise CompileError if a node's result has no elements. The way out is to end before it, if a node is there."""
+    made: set[str] = set()
+    for node in nodes:
+        if node.outputs and not math.prod(shapes[node.outputs[0]]):
+            before = [name for name in node.inputs if name in made]
+            raise refuse(f"shape of tensor {node.outputs[0]!r} (node {node.name!r}, {node.op})",
+                         shapes[node.outputs[0]], "at least one element",
+                         f"end the network before it with --end {','.join(before)}" if before else EXPORT_FILLED)
+        made.update(node.outputs)
 
 
 def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[str, str],
@@ -214,9 +230,7 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
             raise refuse(f"shape of tensor {missing[0]!r} (node {node.name!r}, {node.op})", "unknown",
                          "a shape that ONNX shape inference finds",
                          f"fix what it is chosen by: {fix}" if fix else EXPORT_AGAIN)
-        if node.outputs and not math.prod(shapes[node.outputs[0]]):
-            raise refuse(f"shape of tensor {node.outputs[0]!r} (node {node.name!r}, {node.op})",
-                         shapes[node.outputs[0]], "at least one element", EXPORT_AGAIN)
+    _need_elements(nodes, shapes)
     if len(nodes) > MOST_COMPUTED:
         raise refuse("the model", f"{len(nodes)} nodes that are no constants", f"at most {MOST_COMPUTED}",
                      "split the network, or end it earlier with --end")
@@ -227,12 +241,11 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
             raise refuse(f"constant {constant!r}", "NaN", "numbers", EXPORT_AGAIN)
     if not nodes or not model.graph.output:
         raise refuse("the model", "no output" if nodes else "no node other than constants",
-                     "a network with an output that is computed", EXPORT_AGAIN)
-    _need_computed([value.name for value in model.graph.output], shapes)
+                     "a network with an output that is computed", EXPORT_COMPUTED)
+    ends = [value.name for value in model.graph.output]
+    _need_computed(ends, {name for name in ends if name not in shapes}, "a constant of the file")
     sources = tuple(GraphPort(key, shapes[key], key, type=kind) for key, kind in inputs.items())
-    ends = tuple(GraphPort(value.name, shapes[value.name], value.name,
-                           type=outputs.get(value.name) or types.get(value.name, FLOAT))
-                 for value in model.graph.output)
+    ports = tuple(GraphPort(end, shapes[end], end, type=outputs.get(end) or types.get(end, FLOAT)) for end in ends)
     made = {name for node in nodes for name in node.outputs} | inputs.keys()
-    return Graph(name, nodes, sources, ends, shapes, constants, check_opset(model),
+    return Graph(name, nodes, sources, ports, shapes, constants, check_opset(model),
                  {key: kind for key, kind in types.items() if key in made})

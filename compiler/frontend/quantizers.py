@@ -49,7 +49,7 @@ class _Reader:
         self.constants: dict[str, np.ndarray] = {}
 
     def read(self) -> Graph:
-        """Return the network of real numbers."""
+        """Return the graph without QuantizeLinear and DequantizeLinear, on real numbers."""
         inputs = []
         for port in self.graph.inputs:
             found = self._of_input(port.tensor) if port.type in BYTES else None

@@ -10,7 +10,8 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from weft.compiler.layers.hir import Gate, Layer, Layers, LeakyRelu, Load, Lookup, Minimum, Multiply
+from weft.compiler.layers.hir import Layer, Layers
+from weft.compiler.layers.stages import Gate, LeakyRelu, Load, Lookup, Minimum, Multiply
 from weft.hw.contract.arch import Arch
 
 SIMD_INSTRUCTIONS = {Multiply: 2, Lookup: 3, Minimum: 1, LeakyRelu: 3, Gate: 4}

@@ -25,22 +25,12 @@ from weft.compiler.layers.builder import (
     need_registers,
     window_of,
 )
-from weft.compiler.layers.hir import (
-    Abs,
-    Add,
-    Gate,
-    Layers,
-    LeakyRelu,
-    Load,
-    Lookup,
-    MaxPool,
-    Minimum,
-    Multiply,
-    Product,
-)
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.stages import Abs, Add, Gate, LeakyRelu, Load, Lookup, MaxPool, Minimum, Multiply, Product
 from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
 from weft.compiler.passes.fuse_gates import GATE
-from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.presets import presets
 from weft.hw.contract.schemes import SchemeKind
 from weft.tmodel.scales import TensorScale
 

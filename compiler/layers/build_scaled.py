@@ -33,7 +33,7 @@ from weft.compiler.layers.builder import (
     need_pool,
     window_of,
 )
-from weft.compiler.layers.hir import Add, Convolution, Load, Lookup, MaxPool, Minimum, Scale, Translate
+from weft.compiler.layers.stages import Add, Convolution, Load, Lookup, MaxPool, Minimum, Scale, Translate
 from weft.compiler.lowering.functions import FUNCTION, of_steps
 from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
 from weft.compiler.passes.fold import is_channelwise

@@ -14,23 +14,22 @@ from typing import Any
 
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
-from weft.compiler.layers.hir import (
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import (
     Add,
     Convolution,
     Core,
     Elementwise,
-    Layer,
     Load,
     Lookup,
     MaxPool,
     Multiply,
-    Part,
     Rounding,
     Save,
     Scale,
     Translate,
-    Var,
 )
+from weft.compiler.layers.var import Part, Var
 from weft.compiler.lowering.operators import OPERATORS
 from weft.hw.contract.arch import Arch
 from weft.tmodel.scales import TensorScale

@@ -2,258 +2,33 @@
 """HIR, the compiler's form of layers: a core, stages on its result in the accumulators, and one or two saves.
 
 The core is a convolution on the array, a product of two tensors as matrices, or a load, which brings a tensor into the
-accumulators as it is. Stages are fields of a Layer, so that their order is that of the machine and not of the graph.
-They name memory objects: Vars (tensors between layers) and Consts (weights, bias)."""
+accumulators as it is. ``stages.py`` has cores, stages and saves. Stages are fields of a Layer, so that their order is
+that of the machine and not of the graph."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, get_args
+from typing import get_args
 
+from weft.compiler.layers.stages import (
+    KINDS,
+    Add,
+    Core,
+    Elementwise,
+    Load,
+    Lookup,
+    MaxPool,
+    Multiply,
+    Product,
+    Rounding,
+    Save,
+    Scale,
+    Translate,
+)
+from weft.compiler.layers.var import Part, Var
 from weft.compiler.text_form import parse_value
-from weft.tmodel.window import Enlargement, Size, Window
-
-
-@dataclass(frozen=True)
-class Part:
-    """The place of a Var inside the Var ``root``, whose channel tiles have ``pixels`` pixels each.
-
-    It begins at channel tile ``tile``. Its pixel (y, x) is pixel ``offset`` + y * ``pitch`` + x * ``step`` of a
-    tile."""
-
-    root: str
-    tile: int
-    offset: int
-    pitch: int
-    step: int
-    pixels: int
-
-
-PIECE = "%piece"
-"""The end of the name of a Var whose tensor is saved a second time, by its own name."""
-
-
-@dataclass(frozen=True)
-class Var:
-    """A tensor between layers, ``channels`` x ``height`` x ``width``.
-
-    It has memory of its own, or is part of another Var."""
-
-    name: str
-    channels: int
-    height: int
-    width: int
-    part: Part | None = None
-
-    @property
-    def root(self) -> str:
-        """The name of the Var that has the memory: this one, or the one that it is part of."""
-        return self.part.root if self.part else self.name
-
-    @property
-    def tensor(self) -> str:
-        """The name of the tensor in the graph."""
-        return self.name.removesuffix(PIECE)
-
-    @property
-    def size(self) -> Size:
-        """Height and width in pixels."""
-        return self.height, self.width
-
-    @property
-    def first_tile(self) -> int:
-        """The channel tile of the root at which this Var begins."""
-        return self.part.tile if self.part else 0
-
-    @property
-    def tile_pixels(self) -> int:
-        """The pixels, one vector each, of one channel tile of the root."""
-        return self.part.pixels if self.part else self.height * self.width
-
-    def tiles(self, lanes: int) -> int:
-        """Return the number of channel tiles on an array of ``lanes`` lanes."""
-        return -(-self.channels // lanes)
-
-    def odd_tiles(self, lanes: int) -> int:
-        """Return how many of this Var's channel tiles have an odd number within the root."""
-        return (self.first_tile + self.tiles(lanes)) // 2 - self.first_tile // 2
-
-    def vectors(self, lanes: int) -> int:
-        """Return the size of the Var on an array of ``lanes`` lanes, in vectors."""
-        return self.tiles(lanes) * self.height * self.width
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """A layer's core: the convolution of a Var with Consts, whose result has ``size`` pixels.
-
-    ``macs`` are the multiply-accumulates of the network as its file draws it."""
-
-    input: Var
-    weights: str
-    bias: str
-    group: int
-    window: Window
-    size: Size
-    macs: int
-
-
-@dataclass(frozen=True)
-class Product:
-    """A layer's core: the matrix ``input`` [pixels, channels] times the matrix ``weights`` [pixels, channels].
-
-    ``weights`` has as many pixels as ``input`` has channels; its rows lie one after the other, as the array takes
-    weights. ``name`` is the result's name in the graph, ``macs`` the multiply-accumulates of the network as its file
-    draws it."""
-
-    input: Var
-    weights: Var
-    name: str
-    macs: int
-
-    window = Window()
-    group = 1
-
-    @property
-    def size(self) -> Size:
-        """Height and width of the result in pixels: those of ``input``."""
-        return self.input.size
-
-
-@dataclass(frozen=True)
-class Load:
-    """A layer's core: a Var brought into the accumulators, each pixel repeated ``factors`` (height, width) times."""
-
-    input: Var
-    factors: Size = (1, 1)
-
-    group = 1
-
-    @property
-    def window(self) -> Window:
-        """The window that an output pixel reads: one pixel, or for repeated pixels an Enlargement by ``factors``."""
-        return Window() if self.factors == (1, 1) else Enlargement(factors=self.factors)
-
-    @property
-    def size(self) -> Size:
-        """Height and width of the result in pixels."""
-        return self.input.height * self.factors[0], self.input.width * self.factors[1]
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """The rounding of the core's result to the quantization parameters of ``tensor``, within a layer.
-
-    The result is requantized into local memory, after a ReLU if ``relu`` says so, and loaded back. ``tensor`` has
-    quantization parameters but no DRAM."""
-
-    tensor: Var
-    relu: bool = False
-
-
-@dataclass(frozen=True)
-class Add:
-    """A stage: the sum with a Var of the same shape."""
-
-    input: Var
-
-
-@dataclass(frozen=True)
-class Multiply:
-    """A stage: the product with a Var of the same shape, element by element."""
-
-    input: Var
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """A stage: a function of each scalar by a lookup table of the SIMD unit.
-
-    ``function`` is an ONNX operator with its ``attributes``; the table spans the range of the tensor ``source``."""
-
-    function: str
-    attributes: tuple[tuple[str, Any], ...]
-    source: str
-
-
-@dataclass(frozen=True)
-class Translate:
-    """A function that an activation table computes where the core's result is first requantized.
-
-    The result gets the quantization parameters of ``tensor``, then the table of ``function`` (see :class:`Lookup`).
-    ``tensor`` needs quantization parameters, but not memory."""
-
-    tensor: Var
-    function: str
-    attributes: tuple[tuple[str, Any], ...]
-    source: str
-
-
-@dataclass(frozen=True)
-class MaxPool:
-    """A stage: the maximum over each window; its result has ``size`` pixels."""
-
-    window: Window
-    size: Size
-
-
-@dataclass(frozen=True)
-class Minimum:
-    """An elementwise stage, an upper limit: scalars above ``value`` become ``value``."""
-
-    value: float
-
-
-@dataclass(frozen=True)
-class Abs:
-    """An elementwise stage, the magnitude: negative scalars change their sign."""
-
-
-@dataclass(frozen=True)
-class Gate:
-    """An elementwise stage: the result times a gate, which is the result plus ``offset``, limited to 0..``limit``.
-
-    ``source`` is the tensor whose values the result has before."""
-
-    source: str
-    offset: float
-    limit: float
-
-
-@dataclass(frozen=True)
-class LeakyRelu:
-    """An elementwise stage, a leaky ReLU: negative scalars are multiplied by ``slope``, 0 < slope < 1."""
-
-    slope: float
-
-
-@dataclass(frozen=True)
-class Scale:
-    """A factor and an offset for each channel (Consts), applied where a save requantizes."""
-
-    weights: str
-    bias: str
-
-
-@dataclass(frozen=True)
-class Save:
-    """One output of a layer: the Var that the accumulators are requantized and stored as.
-
-    ``relu`` and ``scale`` are applied on the way. ``before_pool`` says that the layer's max pool follows this save."""
-
-    var: Var
-    relu: bool = False
-    before_pool: bool = False
-    scale: Scale | None = None
-
-
-Core = Convolution | Product | Load
-Elementwise = Minimum | Abs | Gate | LeakyRelu
-
-KINDS = {Convolution: "mat_mul", Product: "product", Load: "load", Add: "add", Multiply: "multiply",
-         Minimum: "minimum", Abs: "abs", Gate: "gate", LeakyRelu: "leaky_relu"}
-"""The name of each core and of each stage that may be one of several, as in :attr:`Layer.kind`."""
+from weft.tmodel.window import Window
 
 
 @dataclass(frozen=True)

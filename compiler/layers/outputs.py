@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from weft.compiler.layers.hir import PIECE, Layer, Layers, Product, Var
+from weft.compiler.layers.hir import Layer, Layers
+from weft.compiler.layers.stages import Product
+from weft.compiler.layers.var import PIECE, Var
 from weft.hw.contract.arch import Arch
 
 SMALL = 16

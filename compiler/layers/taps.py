@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from weft.compiler.layers.hir import Convolution
+from weft.compiler.layers.stages import Convolution
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import load_weight_cycles
 from weft.hw.contract.walk import encodable

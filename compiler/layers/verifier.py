@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weft.compiler.errors import Fault
-from weft.compiler.layers.hir import Layer, Load, Var
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Load
+from weft.compiler.layers.var import Var
 from weft.hw.contract.schemes import SCALE_VECTORS
 from weft.tmodel.window import Size
 

@@ -13,9 +13,9 @@ from weft.compiler.errors import refuse_node
 from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.indices.index import FILL, in_memory_order
 from weft.compiler.lowering.axes import Axes, common_axes, default_axes, turn, turned_values
-from weft.compiler.lowering.function import lookup, several_steps
 from weft.compiler.lowering.functions import RECIPROCAL
 from weft.compiler.lowering.gather import broadcast, exact
+from weft.compiler.lowering.lookup import lookup, several_steps
 from weft.compiler.lowering.rewrite import Rewrite
 
 CONSTANT_PIXELS = 4096

@@ -13,8 +13,8 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Interval, Node, Within
 from weft.compiler.lowering.arithmetic import add, mul, per_channel_there
-from weft.compiler.lowering.function import function
 from weft.compiler.lowering.groups import Groups, groups, largest, spread, total
+from weft.compiler.lowering.lookup import function
 from weft.compiler.lowering.pool import reduced_axes
 from weft.compiler.lowering.rewrite import Rewrite
 from weft.compiler.lowering.rules import SQUARE, Step

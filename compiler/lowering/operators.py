@@ -22,8 +22,8 @@ from weft.compiler.lowering import move as moves
 from weft.compiler.lowering import norm as norms
 from weft.compiler.lowering import pool as pools
 from weft.compiler.lowering import recurrent as recurrent
-from weft.compiler.lowering.function import lookup, several_steps
 from weft.compiler.lowering.functions import FUNCTION, RECIPROCAL, TABLES
+from weft.compiler.lowering.lookup import lookup, several_steps
 from weft.compiler.lowering.quantize import fake_quantize
 from weft.compiler.lowering.resize import resize
 from weft.compiler.lowering.rules import ANY, AT_LEAST_1, Operator, Rule, ValueTable, only, plane

@@ -36,7 +36,7 @@ def choose(state: Rewrite, node: Node, tensor: str, channels: np.ndarray, fill: 
 
 
 class Piece(NamedTuple):
-    """A box of output pixels that is made from several source images.
+    """A box of output pixels that is a sum of terms, each of which takes its pixels from the same source image.
 
     For each term: ``sources`` [height, width], the source pixel of each output pixel of the whole image, and
     ``selections`` [channels], the channels that it takes there, FILL for none."""
@@ -48,7 +48,7 @@ class Piece(NamedTuple):
 
     @property
     def pixel_by_pixel(self) -> bool:
-        """Whether one convolution for each output pixel is less than one for each term."""
+        """Whether a convolution for each output pixel makes the piece of fewer than one for each term of its sum."""
         return self.rows.length * self.columns.length < len(self.sources)
 
     @property

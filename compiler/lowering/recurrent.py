@@ -15,8 +15,8 @@ import numpy as np
 from weft.compiler.frontend.graph import Node
 from weft.compiler.indices.index import FILL, in_memory_order
 from weft.compiler.lowering.arithmetic import constant_image
-from weft.compiler.lowering.function import function
 from weft.compiler.lowering.gather import exact
+from weft.compiler.lowering.lookup import function
 from weft.compiler.lowering.move import lie
 from weft.compiler.lowering.pieces import choose
 from weft.compiler.lowering.rewrite import PartPlace, Rewrite

@@ -85,7 +85,7 @@ def _response(state: Rewrite, node: Node, axis: int, wanted: Shape) -> np.ndarra
     run = _resizer(state, node, size)
 
     def lines(image: np.ndarray) -> np.ndarray:
-        """Return [outputs of the axis, outputs across]."""
+        """Return the image resized, as [outputs along the axis, outputs across it]."""
         made = run(image if axis == 2 else image.T)
         return made if axis == 2 else made.T
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.beside import beside
-from weft.compiler.layers.hir import Layer, Var
-from weft.compiler.memory.places import Allocation, first_fit
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.var import Var
+from weft.compiler.memory.allocation import Allocation, first_fit
 from weft.hw.contract.arch import Arch
 
 

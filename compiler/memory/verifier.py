@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from weft.compiler.errors import Fault
 from weft.compiler.layers.hir import Layer
-from weft.compiler.memory.places import Allocation
+from weft.compiler.memory.allocation import Allocation
 
 
 def verify_allocations(places: Iterable[Allocation], depth: int, memory: str) -> None:

@@ -30,7 +30,7 @@ class EvenPixels(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The last of the pixels."""
+        """The index of the last pixel."""
         return self.start + self.step * (self.length - 1)
 
     def within(self, other: EvenPixels) -> EvenPixels:

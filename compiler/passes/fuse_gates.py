@@ -95,7 +95,7 @@ class Place(NamedTuple):
     numbers: tuple[float, float]
 
     def most(self, graph: Graph) -> float:
-        """Return the upper limit."""
+        """Return the largest value that ``limit``, a Clip, lets through."""
         return float(graph.constants[self.limit.input(2)])
 
 

@@ -21,7 +21,7 @@ class Quantization:
     tensors: Mapping[str, TensorScale] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Return a line for each tensor."""
+        """Return a line for each tensor, with the scale and zero point that the network's file gives it."""
         lines = [f"tensor {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.tensors.items()]
         return "\n".join(lines or ["nothing is quantised by the file"]) + "\n"
 

@@ -20,7 +20,7 @@ from weft.compiler.frontend.graph import Graph, Interval, Limited, Node, Within
 from weft.compiler.frontend.quantizers import scale_of
 from weft.compiler.lowering.functions import may_be_infinite, real_function, steps_of
 from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
-from weft.compiler.quantize.calibrate import HEADROOM, SUMS, Calibration, sum_key_of
+from weft.compiler.quantize.ranges import HEADROOM, SUMS, Calibration, sum_key_of
 
 UNBOUNDED: Interval = (-math.inf, math.inf)
 FAR = 2.0 ** 20

@@ -10,10 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from weft.compiler.errors import END, refuse
-from weft.compiler.layers.hir import Convolution, Gate, Layer, LeakyRelu, Load, Product, Var
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution, Gate, LeakyRelu, Load, Product
+from weft.compiler.layers.var import Var
 from weft.compiler.passes.propagate_quantizers import copies_inputs
-from weft.compiler.quantize.calibrate import HEADROOM, Calibration, sum_key
 from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams, output_functions
+from weft.compiler.quantize.ranges import HEADROOM, Calibration, sum_key
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import largest_point

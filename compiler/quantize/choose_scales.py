@@ -16,10 +16,12 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.layers.hir import Convolution, Layer, Lookup, Save, Translate, Var
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution, Lookup, Save, Translate
+from weft.compiler.layers.var import Var
 from weft.compiler.lowering.functions import value_table
 from weft.compiler.passes.quantization import Quantization
-from weft.compiler.quantize.calibrate import Calibration, Range
+from weft.compiler.quantize.ranges import Calibration, Range
 from weft.compiler.quantize.scales import (
     MOST_STEPS,
     MOST_WEIGHT,
@@ -337,7 +339,9 @@ def rounded_again(weights: np.ndarray, scales: np.ndarray) -> RoundedAgain | Non
 
 
 def beyond_one(weights: np.ndarray, scales: np.ndarray) -> Beyond | None:
-    """Return how many of ``weights`` [channels, n] exceed the machine's weights; None if no weight does."""
+    """Return how many of ``weights`` [channels, n] exceed the machine's largest weight at ``scales``.
+
+    None: no weight does."""
     steps = np.abs(rounded_weights(weights, scales))
     more = steps > MOST_WEIGHT
     return Beyond(int(more.sum()), int(more.any(1).sum()), int(steps.max())) if more.any() else None

@@ -11,7 +11,8 @@ import numpy as np
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
-from weft.compiler.quantize.calibrate import Calibration, Samples
+from weft.compiler.quantize.ranges import Calibration
+from weft.compiler.quantize.samples import Samples
 from weft.tmodel.onnx_engine import runner
 from weft.tmodel.scales import HIGHEST, LOWEST
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.layers.hir import Abs, Convolution, Gate, Layer, LeakyRelu, Load, Minimum
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Abs, Convolution, Gate, LeakyRelu, Load, Minimum
 from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch
@@ -101,12 +102,14 @@ class LayerFixedPointParams:
 
     @property
     def output_shift(self) -> int:
-        """The output shift of what the SIMD unit reads to make the first output."""
+        """The register OUTPUT_SHIFT for what the SIMD unit reads from the accumulators to make the first output."""
         return self.output_shifts[0] if self.gate_shift is None else self.gate_shift
 
     @property
     def input_shift(self) -> int:
-        """The input shift of the SIMD unit's results; 0 for a gate, whose product might not fit."""
+        """The register INPUT_SHIFT for what the SIMD unit writes to the accumulators.
+
+        It restores the accumulators' binary point. For a gate it is 0, as the product might not fit them otherwise."""
         return self.output_shifts[0] if self.gate_shift is None else 0
 
     @property

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.layers.hir import Convolution, Layer, Minimum
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution, Minimum
 from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
 from weft.hw.contract.arch import Arch

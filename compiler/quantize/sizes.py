@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_writer import to_onnx
-from weft.compiler.quantize.calibrate import HEADROOM, Range, Samples, widened
+from weft.compiler.quantize.ranges import HEADROOM, Range, widened
+from weft.compiler.quantize.samples import Samples
 from weft.tmodel.onnx_engine import runner
 
 

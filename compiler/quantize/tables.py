@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from weft.compiler.errors import refuse
-from weft.compiler.layers.hir import Lookup, Translate
+from weft.compiler.layers.stages import Lookup, Translate
 from weft.compiler.lowering.functions import RealFunction, real_function, value_table
 from weft.compiler.lowering.rules import ValueTable
-from weft.compiler.quantize.calibrate import HEADROOM, MOST_HEADROOM, Range
 from weft.compiler.quantize.points import rounded_together
+from weft.compiler.quantize.ranges import HEADROOM, MOST_HEADROOM, Range
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import DataType
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer, Load, Minimum
-from weft.compiler.quantize.calibrate import Range
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution, Load, Minimum
+from weft.compiler.quantize.ranges import Range
 from weft.compiler.quantize.scales import MOST_STEPS
 from weft.tmodel.scales import HIGHEST, LOWEST, FactorScale, TensorScale
 
@@ -96,7 +97,7 @@ class _Groups:
         return all(both.scale <= COARSEST * self._of_ranges(self._members[leader]).scale for leader in leaders)
 
     def scales(self) -> dict[str, TensorScale]:
-        """Return the scale of every root."""
+        """Return the scale of every root Var, by its name; a group of roots has one scale."""
         return {name: self._given.get(leader, own)
                 for leader, names in self._members.items() for own in [self._of_ranges(names)] for name in names}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.compiler.layers.hir import Convolution, Layer, Product
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Convolution, Product
 
 
 def done_macs(layer: Layer, weights: np.ndarray | None, lanes: int) -> int:

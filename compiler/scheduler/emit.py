@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Abs, LeakyRelu, Load, Save, Var
+from weft.compiler.layers.stages import Abs, LeakyRelu, Load, Save
+from weft.compiler.layers.var import Var
 from weft.compiler.lir import ACCUMULATORS, LOCAL, Address
-from weft.compiler.memory.places import DramAddress, Resident
+from weft.compiler.memory.allocation import DramAddress, Resident
 from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.load import Loader, Prepared, WeightSource
 from weft.compiler.scheduler.mat_muls import MatMulEmitter

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from weft.compiler.errors import CompileError, refuse
-from weft.compiler.layers.hir import Convolution, Layer, Layers, MaxPool
-from weft.hw.contract.arch import Arch, presets
+from weft.compiler.layers.hir import Layer, Layers
+from weft.compiler.layers.stages import Convolution, MaxPool
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.presets import presets
 from weft.tmodel.checks import MOST_PROGRAM_BYTES
 
 MARGIN = 2

@@ -8,9 +8,10 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Product, Var
+from weft.compiler.layers.stages import Product
+from weft.compiler.layers.var import Var
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
-from weft.compiler.memory.places import DramAddress, Resident
+from weft.compiler.memory.allocation import DramAddress, Resident
 from weft.compiler.quantize.consts import KEYS
 from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
@@ -152,7 +153,7 @@ class Loader:
         return found
 
     def release(self, keys: list[Key]) -> None:
-        """Release buffers after a step."""
+        """Release the buffers with these keys, which no later step reads."""
         for key in keys:
             self.buffers.release(key)
 

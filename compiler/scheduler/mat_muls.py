@@ -11,7 +11,7 @@ from typing import NamedTuple
 from weft.compiler import lir
 from weft.compiler.layers.taps import Pass, Steps, lines, rows
 from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
-from weft.compiler.quantize.consts import OutputBlock, WeightTile
+from weft.compiler.quantize.weights import OutputBlock, WeightTile
 from weft.compiler.scheduler.load import Prepared
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Axis, PairedWalk, View, groups, repeated, spans

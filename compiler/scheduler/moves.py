@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Iterator
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Var
+from weft.compiler.layers.var import Var
 from weft.compiler.lir import ACCUMULATORS, LOCAL, NO_SETTINGS, Address, Settings
-from weft.compiler.memory.places import DramAddress, Resident
+from weft.compiler.memory.allocation import DramAddress, Resident
 from weft.compiler.tiling.spans import Axis, Box, View, between, spans
 from weft.hw.contract.arch import Arch
 from weft.tmodel.window import Size

@@ -67,7 +67,7 @@ class Pool:
         return bound
 
     def largest(self) -> Buffer:
-        """Return the longest row of free vectors."""
+        """Return the longest run of free vectors, of size 0 if none is free."""
         best, run = Buffer(0, 0), Buffer(0, 0)
         for segment in self._segments:
             run = Buffer(run.base, run.size + segment.size) if segment.released is not None else Buffer(

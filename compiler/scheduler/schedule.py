@@ -14,7 +14,7 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.choices import FORMULA, Choices
 from weft.compiler.lir_table import LirTable
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import Exchange, LayerEmitter, Pools

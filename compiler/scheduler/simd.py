@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from weft.compiler.layers.hir import Abs, Gate, LeakyRelu, MaxPool, Minimum
+from weft.compiler.layers.stages import Abs, Gate, LeakyRelu, MaxPool, Minimum
 from weft.compiler.lir import ACCUMULATORS, Address, Operation, Settings, Simd, SimdLoop
 from weft.compiler.tiling.spans import View, groups
 from weft.hw.contract.arch import Arch

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from weft.compiler.layers.hir import Var
-from weft.compiler.memory.places import Kept
+from weft.compiler.layers.var import Var
+from weft.compiler.memory.allocation import Kept
 from weft.compiler.scheduler.emit import Exchange
 from weft.compiler.split.touched import Piece, Touched
 from weft.compiler.tiling.spans import Box

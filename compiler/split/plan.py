@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from weft.compiler.layers.hir import Layer
-from weft.compiler.memory.layout import MemoryPlan, Planner
+from weft.compiler.memory.plan import MemoryPlan, Planner
 from weft.compiler.memory.variables import LiveRange, place_variables
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.emit import Exchange

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from weft.compiler.layers.hir import Layer, Var
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.var import Var
 from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.split.touched import touched
 from weft.compiler.tiling.costs import traffic

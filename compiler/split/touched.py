@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.compiler.layers.hir import Product, Var
+from weft.compiler.layers.stages import Product
+from weft.compiler.layers.var import Var
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box
 from weft.hw.contract.schemes import SCALE_VECTORS

@@ -10,7 +10,7 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.errors import Fault
 from weft.compiler.lir_verifier import Program, Turn, verify_together
-from weft.compiler.memory.places import Allocation
+from weft.compiler.memory.allocation import Allocation
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.compiler.layers.beside import simd_instructions
-from weft.compiler.layers.hir import Product, Var
+from weft.compiler.layers.stages import Product
+from weft.compiler.layers.var import Var
 from weft.compiler.tiling.candidates import Tiling, Tilings, single, weight_sets
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import part_count
@@ -94,12 +95,12 @@ class Traffic(NamedTuple):
 
     @property
     def dram0(self) -> Any:
-        """Vectors read and written in DRAM0."""
+        """The number of vectors read and written in DRAM0."""
         return self.dram0_read + self.dram0_write
 
     @property
     def dram1(self) -> Any:
-        """Vectors read and written in DRAM1, with constants."""
+        """The number of vectors read and written in DRAM1, constants included."""
         return self.dram1_read + self.dram1_write + self.consts
 
 
@@ -225,7 +226,9 @@ def _at_once(shape: LayerShape, var: Var, tiles: np.ndarray) -> np.ndarray:
 
 
 def finished_together(pixels: int) -> int:
-    """Return how many channel tiles of ``pixels`` each are requantized together."""
+    """Return how many channel tiles are requantized together: the fewest that have FINISH_VECTORS vectors.
+
+    ``pixels``: vectors of a channel tile."""
     return part_count(FINISH_VECTORS, max(1, pixels))
 
 

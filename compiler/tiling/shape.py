@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.compiler.layers.beside import simd_instructions
-from weft.compiler.layers.hir import Layer, Load, Product, Save, Var
+from weft.compiler.layers.hir import Layer
+from weft.compiler.layers.stages import Load, Product, Save
 from weft.compiler.layers.taps import load_cycles
-from weft.compiler.quantize.consts import LayerConsts, OutputBlock
+from weft.compiler.layers.var import Var
+from weft.compiler.quantize.consts import LayerConsts
+from weft.compiler.quantize.weights import OutputBlock
 from weft.compiler.tiling.spans import Box, groups, part_count
 from weft.compiler.tiling.weight_tiles import Links, Parts, WeightTiles
 from weft.hw.contract.arch import Arch

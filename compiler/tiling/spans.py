@@ -158,7 +158,9 @@ def _offsets(axes: Sequence[Axis]) -> Iterator[tuple[int, int]]:
 
 
 def between(box: Box, near: View, far: View) -> list[Axis]:
-    """Return the axes of a copy of ``box`` between two views that both hold it."""
+    """Return the axes of a copy of ``box`` between two views that both hold it: channel tiles, rows, columns.
+
+    Each axis has the number of steps, and the vectors from one step to the next in both views."""
     return [Axis(box.tiles[1] - box.tiles[0], near.tile_pitch, far.tile_pitch),
             Axis(box.rows[1] - box.rows[0], near.pitch, far.pitch),
             Axis(box.columns[1] - box.columns[0], near.step, far.step)]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.compiler.layers.taps import Steps
-from weft.compiler.quantize.consts import OutputBlock
+from weft.compiler.quantize.weights import OutputBlock
 from weft.tmodel.window import Window
 
 NOWHERE = 1 << 40

@@ -18,7 +18,7 @@ from weft.compiler.backend.encode import MachineCode, machine_code
 from weft.compiler.choices import Choices, for_memory
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import MemoryPlan, plan_memory, with_tilings
+from weft.compiler.memory.plan import MemoryPlan, plan_memory, with_tilings
 from weft.compiler.memory.variables import LiveRange
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
@@ -47,7 +47,7 @@ class Problem:
 
     @property
     def formula(self) -> Choices:
-        """The formulas' choices for the memory."""
+        """The choices that formulas make for the network's DRAM, without any search."""
         return for_memory(self.dram, self.arch)
 
 
@@ -62,7 +62,7 @@ class Local(NamedTuple):
 class Whole(NamedTuple):
     """The cycles of all layers.
 
-    ``waits`` [layers]: those in which the array waited; ``spent`` [layers]: all that a layer took."""
+    ``waits`` [layers]: the cycles of a layer in which the array waited. ``spent`` [layers]: all cycles of a layer."""
 
     cycles: int
     waits: tuple[int, ...]
@@ -70,7 +70,7 @@ class Whole(NamedTuple):
 
 
 class Judge:
-    """Remembers memory maps and cycles, by content."""
+    """It finds the memory plan and the cycles of choices, and remembers both, so that equal choices cost once."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -170,15 +170,15 @@ _JUDGES: list[Judge] = []
 
 
 def begin(problems: Sequence[Problem]) -> None:
-    """Set this process up to judge."""
+    """Make a judge for each of ``problems`` in this process, for :func:`local` and :func:`whole`."""
     _JUDGES[:] = map(Judge, problems)
 
 
 def local(part: int, base: Choices, candidate: Choices) -> Local | None:
-    """See :meth:`Judge.local`; of a part of the network."""
+    """Return what :meth:`Judge.local` returns for the problem with the index ``part``."""
     return _JUDGES[part].local(base, candidate)
 
 
 def whole(part: int, choices: Choices, most: int | None = None) -> Whole | None:
-    """See :meth:`Judge.whole`; of a part of the network."""
+    """Return what :meth:`Judge.whole` returns for the problem with the index ``part``."""
     return _JUDGES[part].whole(choices, most)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from weft.compiler.choices import Choices
-from weft.compiler.layers.hir import Var
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.layers.var import Var
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.scheduler.interleave import SIMD_CYCLES
 from weft.compiler.tiling.search import Search
 

@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from weft.compiler.choices import FORMULA, Choices
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.tuning import judge
 from weft.compiler.tuning.judge import Judge, Local, Problem, Whole
 from weft.compiler.tuning.moves import Neighbours

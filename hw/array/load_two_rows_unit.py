@@ -19,14 +19,15 @@ from weft.hw.parts.walker import Walker
 
 
 def source_layout(arch: Arch) -> data.StructLayout:
-    """Return the layout of where a part's next row comes from.
+    """Return the layout that says which weights one part of the column, upper or lower, takes next.
 
-    ``address``: of a vector of local memory. ``zero``: it is not read but all zeros."""
+    ``address``: the vector of local memory that holds the row of weights. ``zero``: the row is zeros and is not
+    read."""
     return data.StructLayout({"address": arch.local_address_width, "zero": 1})
 
 
 def order_layout(arch: Arch) -> data.StructLayout:
-    """Return the layout of how the next rows of both parts are shifted.
+    """Return the layout that says how the next rows of both parts, upper and lower, are shifted into the column.
 
     ``through``: the upper part's row goes through both parts. ``last``: these are the last rows of their operation.
     ``swaps``: the count of swaps, modulo 2, that must be reached before, see :func:`turns_layout`."""

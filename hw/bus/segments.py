@@ -10,7 +10,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.bus import axi
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.timing import SEGMENTS_WAITING
 from weft.hw.parts.gearbox import StreamFifo

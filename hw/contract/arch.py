@@ -14,38 +14,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from weft.hw.contract.arch_checks import check_together
 from weft.hw.contract.instructions import COUNTER_WIDTH, Opcode
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES, ONCE, ROW_TAPS, SEPARATE, SHARED, TAPS
 from weft.hw.contract.keys import Affects, Compatibility, Key, key, rows_of
 from weft.hw.contract.numerics import DataType, bits_to_count
 from weft.hw.contract.packing import NO_PACKING, PACKINGS, PAIR, Packing
-from weft.hw.contract.schemes import (
-    FIXED_POINT_SCHEMES,
-    TABLE_ENTRIES,
-    FixedPointEveryStep,
-    FixedPointOnce,
-    Scheme,
-    SchemeKind,
-    scheme_of,
-)
-from weft.support.errors import ArchError, WeftError, explain
+from weft.hw.contract.presets import find
+from weft.hw.contract.schemes import FIXED_POINT_SCHEMES, TABLE_ENTRIES, Scheme, scheme_of
+from weft.support.errors import ArchError
 from weft.support.strict_json import read_object
-
-SEPARATE, SHARED = "separate", "shared"
-"""Values of ``dram_ports``."""
-
-ONCE, EVERY_STEP = FixedPointOnce.name, FixedPointEveryStep.name
-"""Values of ``mac_rounding``, to describe machines with. What a machine's numbers do is asked of ``Arch.scheme``."""
-
-
-ROW_TAPS, MOST_KERNEL_ROWS = 3, 3
-"""Taps of a depthwise MatMul: neighbouring vectors of a row whose products meet in one sum, and the rows that they come
-from."""
-TAPS = (0, ROW_TAPS, ROW_TAPS * MOST_KERNEL_ROWS)
-"""Values of ``depthwise_taps``."""
-
-DRAM_OFFSET_BYTES = 1 << 16
-"""A DRAM window starts at a multiple of this; its offset register counts blocks of so many bytes."""
-
 
 _SAME, _OTHER_NUMBERS, _REFUSED = Compatibility.SAME, Compatibility.OTHER_NUMBERS, Compatibility.REFUSED
 _NOTHING, _TIMING, _PROGRAM, _CONSTANTS = Affects.NOTHING, Affects.TIMING, Affects.PROGRAM, Affects.CONSTANTS
@@ -152,123 +130,7 @@ class Arch:
             object.__setattr__(self, "accumulator_width", width)
         for row in rows:
             row.check(getattr(self, row.name))
-        self._check_together()
-
-    def _check_together(self) -> None:
-        """Raise ArchError if the values of two or more keys do not go together."""
-        self.scheme.check()
-        for name in ("dram0_depth", "dram1_depth"):
-            needed = getattr(self, name) * self.vector_bytes
-            if needed > 1 << self.axi_address_width:
-                most = (1 << self.axi_address_width) // self.vector_bytes
-                raise ArchError(name, f"{getattr(self, name)} vectors of {self.vector_bytes} bytes",
-                                f"at most {most} vectors behind {self.axi_address_width} address bits",
-                                f"lower {name} or raise axi_address_width")
-        self._check_windows_fit()
-        self._check_cores()
-        self._check_packing()
-        self._check_activation_tables()
-        self._check_taps()
-        self._check_output_functions()
-        for memory in ("local", "accumulator"):
-            banks, depth = getattr(self, f"{memory}_banks"), getattr(self, f"{memory}_depth")
-            if banks > depth:
-                raise ArchError(f"{memory}_banks", banks, f"at most {memory}_depth = {depth}",
-                                f"lower {memory}_banks or raise {memory}_depth")
-        burst_bytes = self.axi_max_burst * self.axi_data_width // 8
-        if burst_bytes > 4096:
-            raise ArchError("axi_max_burst", f"{self.axi_max_burst} beats of {self.axi_data_width // 8} bytes",
-                            "bursts of at most 4096 bytes (AXI4)", "lower axi_max_burst or axi_data_width")
-        if self.lut_count and self.lut_count + 1 > self.simd_registers_depth:
-            raise ArchError("lut_count", self.lut_count,
-                            f"at most simd_registers_depth - 1 = {self.simd_registers_depth - 1}: a Lookup writes "
-                            "one register a table and one for the difference",
-                            f"set simd_registers_depth to {self.lut_count + 1} or more")
-
-    def _check_windows_fit(self) -> None:
-        """Raise ArchError if both DRAM windows do not fit the address space of the one port that they share.
-
-        Each window begins at a multiple of DRAM_OFFSET_BYTES. A machine with a port for each window is not checked."""
-        needed, most = self.dram0_window_bytes + self.dram1_depth * self.vector_bytes, 1 << self.axi_address_width
-        if self.shared_dram and needed > most:
-            raise ArchError("dram_ports", f"{SHARED}, with windows that take {needed} bytes together",
-                            f"at most {most} bytes behind {self.axi_address_width} address bits",
-                            f"lower dram0_depth or dram1_depth, raise axi_address_width or use {SEPARATE}")
-
-    def _check_cores(self) -> None:
-        """Raise ArchError if keys of several cores do not go together or with other keys.
-
-        The ports that cores share carry both DRAM windows of each core, and the programs too."""
-        if self.memory_ports > self.cores:
-            raise ArchError("memory_ports", f"{self.memory_ports}, with cores {self.cores}",
-                            f"at most a port a core: {self.cores}", "lower memory_ports or raise cores")
-        if self.cores == 1 and self.sync_counters:
-            raise ArchError("sync_counters", f"{self.sync_counters}, with cores 1", "0: there is no other core to "
-                            "wait for", "set sync_counters to 0 or raise cores")
-        if self.cores == 1:
-            return
-        if not self.shared_dram:
-            raise ArchError("dram_ports", f"{self.dram_ports}, with cores {self.cores}",
-                            f"{SHARED}: a core has one way to its memory port", f"set dram_ports to {SHARED}")
-        if self.stream_width != self.axi_data_width:
-            raise ArchError("stream_width", f"{self.stream_width}, with cores {self.cores}",
-                            f"axi_data_width = {self.axi_data_width}: programs come through the memory ports",
-                            f"set stream_width to {self.axi_data_width}")
-        needed = self.cores * self.dram0_window_bytes + self.dram1_depth * self.vector_bytes
-        most = 1 << self.axi_address_width
-        if needed > most:
-            raise ArchError("cores", f"{self.cores}, with windows that take {needed} bytes together",
-                            f"at most {most} bytes behind {self.axi_address_width} address bits: a DRAM0 window a "
-                            "core and a DRAM1 window", "lower cores, dram0_depth or dram1_depth, or raise "
-                            "axi_address_width")
-
-    def _check_packing(self) -> None:
-        """Raise ArchError if ``dsp_packing`` is set on a machine whose products cannot share a DSP block."""
-        if self.packing is None:
-            return
-        if self.scheme.largest_product is None:
-            raise ArchError("dsp_packing", f"{self.dsp_packing}, with data_type {self.data_type}",
-                            "a data_type of which two weights fit one DSP block: INT8",
-                            f"set data_type to INT8 or dsp_packing to {NO_PACKING}")
-        if self.array_size % PAIR:
-            raise ArchError("dsp_packing", f"{self.dsp_packing}, with array_size {self.array_size}",
-                            "an even array_size: two columns share a block",
-                            f"set array_size to {self.array_size + 1} or dsp_packing to {NO_PACKING}")
-
-    def _check_activation_tables(self) -> None:
-        """Raise ArchError if ``activation_tables`` is set on a machine that cannot have them."""
-        if not self.activation_tables:
-            return
-        if self.scheme.kind is not SchemeKind.AFFINE:
-            raise ArchError("activation_tables", f"{self.activation_tables}, with data_type {self.data_type}",
-                            "a data_type whose scalars are bytes: INT8",
-                            "set data_type to INT8 or activation_tables to 0")
-        if self.local_depth < TABLE_ENTRIES:
-            raise ArchError("activation_tables", f"{self.activation_tables}, with local_depth {self.local_depth}",
-                            f"a local_depth of {TABLE_ENTRIES} or more: a table is loaded from there",
-                            f"set local_depth to {TABLE_ENTRIES} or activation_tables to 0")
-
-    def _check_taps(self) -> None:
-        """Raise ArchError if ``depthwise_taps`` has a value that the machine cannot have."""
-        if not self.depthwise_taps:
-            return
-        if self.depthwise_taps not in TAPS:
-            allowed = ", ".join(map(str, TAPS))
-            raise ArchError("depthwise_taps", self.depthwise_taps, allowed, f"set depthwise_taps to one of {allowed}")
-        least = self.depthwise_taps * self.tap_rows
-        if self.array_size < least or self.array_size % self.tap_rows:
-            even = "an even array_size" if self.tap_rows == PAIR else "an array_size"
-            raise ArchError("depthwise_taps", f"{self.depthwise_taps}, with array_size {self.array_size}",
-                            f"{even} of {least} or more: a tap takes {self.tap_rows} of the array's rows",
-                            f"set array_size to {max(least, self.array_size + 1)} or depthwise_taps to 0")
-
-    def _check_output_functions(self) -> None:
-        """Raise ArchError if bytes are to have the functions on output of fixed-point numbers."""
-        for name in ("output_maximum", "output_slope"):
-            if getattr(self, name) and self.scheme.kind is not SchemeKind.FIXED_POINT:
-                raise ArchError(name, f"{getattr(self, name)}, with data_type {self.data_type}",
-                                "0, or a data_type with binary points",
-                                f"set {name} to 0 and activation_tables to 1 or more: they hold any function of a byte")
+        check_together(self)
 
     # -- derived ---------------------------------------------------------------------------------------------------
     @cached_property
@@ -424,32 +286,3 @@ def largest(name: str) -> int:
     high = KEYS[name].high
     assert high is not None, f"{name} is no integer"
     return high
-
-
-PRESETS = Path(__file__).parents[2] / "presets"
-"""The room `arch/`, in a checkout and in an installed wheel."""
-
-
-def presets() -> dict[str, Path]:
-    """Return name -> file of every preset that ships with the project."""
-    return {path.stem: path for path in sorted(PRESETS.glob("*.tarch"))}
-
-
-def find(name_or_path: str | Path) -> Path:
-    """Return the ``.tarch`` file that a preset's name or a path means. Raise WeftError if there is none."""
-    path = Path(name_or_path)
-    if path.suffix == ".tarch" and _is_file(path):
-        return path
-    known = presets()
-    if str(name_or_path) in known:
-        return known[str(name_or_path)]
-    raise WeftError(explain("architecture", name_or_path, f"a preset ({', '.join(sorted(known))}) or an existing "
-                            ".tarch file", "name one of them with -a"))
-
-
-def _is_file(path: Path) -> bool:
-    """Tell whether ``path`` is a regular file; a path that the system cannot take is none."""
-    try:
-        return path.is_file()
-    except OSError:  # such as a name longer than the system takes
-        return False

@@ -61,3 +61,13 @@ CAUSE_TEXTS: dict[Cause, str] = {
     Cause.COUNTER_OVERFLOW: "a post to a counter of this core that is full",
     Cause.OTHER_CORE: "an error of another core, of which this one may wait",
 }
+
+_MEMORY = "look at where the driver put the model in memory, and at what answers there"
+WAYS_OUT: dict[Cause, str] = {
+    **{cause: "compile the model for this machine's .tarch, or correct this instruction in a program of your own"
+       for cause in Cause if Cause.NONE < cause < Cause.DRAM0_READ_RESPONSE},
+    **{cause: _MEMORY for cause in Cause if Cause.DRAM0_READ_RESPONSE <= cause <= Cause.PROGRAM_READ_RESPONSE},
+    Cause.COUNTER_OVERFLOW: "let this core wait for earlier posts before others post again",
+    Cause.OTHER_CORE: "look at the cause that the other core reports",
+}
+"""What a user does after a stop: an instruction can be corrected, an answer of memory or another core cannot."""

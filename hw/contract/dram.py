@@ -38,7 +38,7 @@ class Spread:
 
     @property
     def cases(self) -> dict[str, IdealDram]:
-        """The cases by name."""
+        """The memory of each case by its name: best, typical, worst."""
         return {"best": self.best, "typical": self.typical, "worst": self.worst}
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instruction set of one machine: how wide its operands are; constructors, encode, decode, disassemble.
+"""The instruction set of one machine: how wide its operands are; constructors, encode, decode.
 
 An instruction is a little-endian integer of whole bytes, from the top: opcode (4), flags (4), operand 2, operand 1,
 operand 0. ``instructions.py`` has the flags and fields of each opcode, ``registers.py`` the registers that Configure
-sets, ``causes.py`` the reasons why a machine refuses an instruction."""
+sets, ``causes.py`` the reasons why a machine refuses an instruction, ``assembly.py`` instructions as text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _round_up_to_byte(bits: int) -> int:
 
 
 class Isa:
-    """The instruction set of one machine: widths, constructors, encode, decode, disassemble."""
+    """The instruction set of one machine: widths, constructors, encode, decode."""
 
     def __init__(self, arch: Arch) -> None:
         self.arch = arch
@@ -366,47 +366,6 @@ class Isa:
         Raise IsaError if the program is truncated."""
         for row in self.words(program).T.tolist():
             yield Instruction(*row)
-
-    # -- text ------------------------------------------------------------------------------------------------------
-    def text(self, instruction: Instruction) -> str:
-        """Return one line of assembly, such as ``MatMul accumulate local=3 accumulator=0:2 size=49``.
-
-        ``:2`` is the stride. An illegal opcode gives its raw numbers."""
-        if instruction.opcode not in list(Opcode):
-            return f"illegal opcode={instruction.opcode} flags={instruction.flags} operands={instruction.operands}"
-        opcode = Opcode(instruction.opcode)
-        operation = OPERATIONS[opcode]
-        words = [operation.name, *self._flag_words(opcode, instruction.flags)]
-        words += [self._field_text(field, instruction) for field in operation.fields]
-        return " ".join(words)
-
-    def _flag_words(self, opcode: Opcode, flags: int) -> list[str]:
-        """Return the words of assembly for an instruction's flags."""
-        if opcode is Opcode.DATA_MOVE:
-            known = {int(flow): flow.name.lower() for flow in DataFlow}
-            return [known.get(flags, f"flow={flags}")]
-        names = OPERATIONS[opcode].flags
-        return [names[bit] if bit < len(names) else f"flag{bit}" for bit in range(4) if flags >> bit & 1]
-
-    def _field_text(self, field: Field, instruction: Instruction) -> str:
-        """Return the assembly of a field of an instruction, such as ``local=3:2``."""
-        raw = instruction.operands[field.operand]
-        if field.kind is Kind.ADDRESS:
-            address, stride = self.address(field.operand, raw)
-            return f"{field.name}={address}" + (f":{stride}" if stride > 1 else "")
-        if field.kind is Kind.SIZE:
-            return f"{field.name}={raw + 1}"
-        if field.kind is Kind.TARGET:
-            counter, above = raw & (1 << COUNTER_WIDTH) - 1, raw >> COUNTER_WIDTH
-            cores = "+".join(str(core) for core in range(above.bit_length()) if above >> core & 1) or "none"
-            return f"counter={counter} " + (f"amount={above}" if instruction.flag("wait") else f"cores={cores}")
-        if field.kind is Kind.SUB:
-            opcode, left, right, destination = self.unpack_sub(raw)
-            name = SimdOpcode(opcode).name.lower() if opcode in list(SimdOpcode) else f"opcode{opcode}"
-            return f"{name} left={left} right={right} destination={destination}"
-        if field.name == "register" and raw in list(Register):
-            return f"register={Register(raw).name.lower()}"
-        return f"{field.name}={raw}"
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, MOST_KERNEL_ROWS, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES, MOST_KERNEL_ROWS
 from weft.hw.contract.registers import Register, RegisterSpec
 from weft.hw.contract.schemes.fixed_point import SLOPE_POINT, SLOPE_WIDTH
 

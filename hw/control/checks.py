@@ -24,7 +24,7 @@ from weft.hw.contract.registers import Register
 
 
 def form_causes(arch: Arch) -> tuple[Cause, ...]:
-    """Return the causes that :func:`form_faults` can tell."""
+    """Return the causes for which a machine can find an instruction illegal without its addresses."""
     repeat = (Cause.REPEAT,) if arch.repeat_depth else ()
     signal = (Cause.SIGNAL,) if arch.sync_counters else ()
     return (Cause.OPCODE, Cause.FLAGS, Cause.RESERVED_BITS, Cause.REGISTER, Cause.REGISTER_VALUE, Cause.SIMD_OPCODE,

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.hw.contract import csr
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import CAUSE_TEXTS, Cause
 from weft.hw.contract.instructions import OPERATIONS, DataFlow, Field, Kind, Opcode, simd_argument_count
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.registers import Register
 from weft.hw.contract.samples import HANDSHAKES
 from weft.hw.contract.system import page_address

@@ -137,9 +137,11 @@ def turn(value: Value, shift: Value, fits: Value) -> Value:
 
 
 def place(turned: Value, shift: Value, from_shift: Value) -> Value:
-    """Return the second step of :func:`rescale_input`: rotated to its place, zeros below, the sign above, saturated.
+    """Return the second step of :func:`rescale_input`: the accumulator value of ``turned``, which :func:`turn` returns.
 
-    ``from_shift``: ``reached(shift, accumulator_width)``."""
+    The scalar's bits are rotated to where ``shift`` puts them, zeros are below and copies of the sign above; the value
+    is saturated if bits fell off the top. ``from_shift``: a bit for each of the accumulator, set from bit ``shift``
+    on, as ``reached(shift, accumulator_width)`` returns it."""
     accumulator_width = len(from_shift)
     ring, over, sign = turned[:-2], turned[-2], turned[-1]
     size = len(ring)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, enum
 
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import TARGET_WIDTH, Opcode
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.register_table import register_table
 from weft.hw.contract.registers import Register

@@ -115,7 +115,7 @@ class LinkTarget:
             self.start(shell)
 
     def take(self, shell: ShellFile) -> None:
-        """Take the memory map of a shell, and the bridge that its witness allows."""
+        """Set the memory map that the shell describes. If it has a witness, the bridge uses it from now on."""
         self.shell, self.memory_map = shell, shell_map(shell)
         if shell.witness is not None:
             self.watch(shell.witness)

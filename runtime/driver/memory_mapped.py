@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES
 from weft.hw.contract.csr import ADDRESS_WIDTH, SYSTEM_ADDRESS_WIDTH
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.runtime.driver.memory_map import MemoryMap, Region
 from weft.runtime.driver.transport import WORD_BYTES, LinkError
 from weft.support.errors import explain

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.memory_map import MemoryMap, Region

@@ -10,11 +10,13 @@ from functools import partial
 import numpy as np
 
 from weft.golden.check import MachineStop
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import SYSTEM_PAGE, SYSTEM_REGISTERS, Command, Status
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.system import page_address
 from weft.runtime.devices import Done, Progress, no_progress
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
@@ -327,7 +329,7 @@ class RegisterMachine:
     def _text(self, placed: _Placed, counter: int) -> str:
         """Return the instruction at a program counter as text."""
         rows = self.isa.split(placed.program.content)[:, placed.program.before + counter:][:, :1].T.tolist()
-        return self.isa.text(Instruction(*rows[0])) if rows else "none: behind the end of the program"
+        return instruction_text(self.isa, Instruction(*rows[0])) if rows else "none: behind the end of the program"
 
     def _stopped(self, core: int, placed: _Placed) -> MachineStop:
         """Return the MachineStop that the registers describe."""

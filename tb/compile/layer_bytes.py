@@ -20,7 +20,8 @@ from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.indices.index import feed
-from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Save
+from weft.compiler.layers.hir import Layer, Layers
+from weft.compiler.layers.stages import Convolution, Load, Save
 from weft.compiler.partition import Part
 from weft.compiler.passes.propagate_quantizers import KEEPS_SCALE
 from weft.compiler.passes.quantization import Quantization

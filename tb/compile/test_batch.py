@@ -15,9 +15,11 @@ from weft.compiler.cores import AUTO, BATCH
 from weft.compiler.pipeline import compile_model
 from weft.golden.check import MachineStop
 from weft.golden.races import RaceError
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.runtime.session import Session
 from weft.support.errors import WeftError
 from weft.tb.compile.run_model import ModelMaker
@@ -72,7 +74,8 @@ def test_windows_are_as_long_as_an_image_needs(tmp_path: Path) -> None:
     groups = batch.groups(IMAGES)
     assert [len(group) for group in groups] == [3, 2]
     assert groups[0][0] == loaded.program and all(program.endswith(loaded.program) for program in groups[1])
-    first = [Isa(arch).text(next(iter(Isa(arch).disassemble(program)))) for program in (*groups[0][1:], *groups[1])]
+    first = [instruction_text(Isa(arch), next(Isa(arch).disassemble(program)))
+             for program in (*groups[0][1:], *groups[1])]
     assert [text.split()[-1] for text in first] == [f"value={image}" for image in range(1, IMAGES)]
 
 

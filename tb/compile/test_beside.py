@@ -16,8 +16,9 @@ from weft.compiler.check.checker import Checker
 from weft.compiler.choices import FORMULA
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.beside import arranged, beside
-from weft.compiler.layers.hir import Abs, Layers, Save
-from weft.compiler.memory.layout import MemoryPlan, plan_memory
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.stages import Abs, Save
+from weft.compiler.memory.plan import MemoryPlan, plan_memory
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products

@@ -14,11 +14,12 @@ import pytest
 
 from weft.compiler import lir
 from weft.compiler.errors import Fault
-from weft.compiler.layers.hir import Layers, Part, Var
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.var import Part, Var
 from weft.compiler.lir import DRAM0, DRAM1, Address
 from weft.compiler.lir_verifier import verify
-from weft.compiler.memory.layout import MemoryPlan
-from weft.compiler.memory.places import DramAddress
+from weft.compiler.memory.allocation import DramAddress
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.moves import transfer

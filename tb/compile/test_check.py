@@ -20,7 +20,7 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.checker import Checker
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.parameters import Parameters
 from weft.compiler.partition import Partition
 from weft.compiler.passes import fold

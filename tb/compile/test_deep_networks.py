@@ -12,15 +12,17 @@ import pytest
 from weft.compiler import steps
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.onnx_writer import to_onnx
-from weft.compiler.layers.hir import Lookup
+from weft.compiler.layers.stages import Lookup
 from weft.compiler.lowering.functions import FUNCTION, of_steps, real_function
 from weft.compiler.lowering.rewrite import NO_WINDOW
 from weft.compiler.lowering.rules import SQUARE, Step
 from weft.compiler.passes.normalise import OPSET
 from weft.compiler.passes.scale_functions import scale_functions
 from weft.compiler.pipeline import compile_model
-from weft.compiler.quantize.calibrate import Calibration, Range, Samples, calibrate, sum_key
+from weft.compiler.quantize.calibrate import calibrate
 from weft.compiler.quantize.points import added_on_average, rounded_weights
+from weft.compiler.quantize.ranges import Calibration, Range, sum_key
+from weft.compiler.quantize.samples import Samples
 from weft.compiler.quantize.tables import encode_table, make_pieces
 from weft.golden import alu
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise

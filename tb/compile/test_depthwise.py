@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from weft.compiler import lir
-from weft.compiler.layers.hir import Convolution, Var
+from weft.compiler.layers.stages import Convolution
 from weft.compiler.layers.taps import Pass, Steps, covers_all, passes, rows
+from weft.compiler.layers.var import Var
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts

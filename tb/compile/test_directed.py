@@ -12,7 +12,7 @@ from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.hir import Layers
 from weft.compiler.lir import DRAM0, DRAM1, DataMove, Simd, SimdLoop
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.passes.nest_pools import nest_pools
 from weft.compiler.pipeline import compile_model
 from weft.compiler.scheduler.load import LOAD_VECTORS

@@ -139,6 +139,43 @@ def test_an_output_that_is_a_constant(tmp_path: Path) -> None:
     compile_model(path, BASE, tmp_path, outputs=(end,))
 
 
+def emptied(maker: ModelMaker, source: str, begin: int) -> str:
+    return maker.node("Slice", source, *(maker.constant(np.array([number])) for number in (begin, 12, 2)))
+
+
+def test_a_tensor_without_elements(tmp_path: Path) -> None:
+    """The network can end before it, or its input can be large enough. Fixed shapes it has already."""
+    behind = made(tmp_path, lambda maker: emptied(maker, maker.node("Relu", "x"), 9))
+    text = refusal(behind)
+    end = re.search(r"--end (\S+)$", text)
+    assert "found (1, 6, 0, 8); allowed: at least one element" in text and end
+    compile_model(behind, BASE, tmp_path / "ended", outputs=(end[1],))
+    first = made(tmp_path, lambda maker: maker.node("Relu", emptied(maker, "x", 9)))
+    assert "way out: export the model again without it, or for a size of input at which" in refusal(first)
+    compile_model(made(tmp_path, lambda maker: maker.node("Relu", emptied(maker, "x", 9)), (1, 6, 12, 8)), BASE,
+                  tmp_path / "larger")
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_an_output_that_is_an_input(tmp_path: Path, others: bool) -> None:
+    """It is named. The network compiles with its other outputs, or with an Identity before the input's copy."""
+    path = made(tmp_path, lambda maker: maker.node("Relu", "x"))
+    model = onnx.load(path)
+    (end,) = model.graph.output
+    if not others:
+        del model.graph.node[:], model.graph.output[:]
+    model.graph.output.append(model.graph.input[0])
+    onnx.save(model, path)
+    text = refusal(path)
+    assert "output 'x': found an input of the model as it is; allowed: an output that a node computes" in text
+    if others:
+        assert text.endswith(f"--end {end.name}")
+        compile_model(path, BASE, tmp_path, outputs=(end.name,))
+    else:
+        assert text.endswith("with an output that a node computes, be it Identity")
+        compile_model(made(tmp_path, lambda maker: maker.node("Identity", "x")), BASE, tmp_path)
+
+
 def test_integer_input(tmp_path: Path) -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "integers",
                               [helper.make_tensor_value_info("x", TensorProto.INT32, [1, 3])],

@@ -15,7 +15,9 @@ from weft.compiler.passes.fold import fold_channelwise, is_channelwise
 from weft.compiler.passes.fold_forward import fold, fold_forward
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
-from weft.compiler.quantize.calibrate import HEADROOM, channel_ranges, choose_samples
+from weft.compiler.quantize.calibrate import channel_ranges
+from weft.compiler.quantize.ranges import HEADROOM
+from weft.compiler.quantize.samples import choose_samples
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model
 from weft.tmodel.onnx_engine import run_model
 

@@ -17,7 +17,8 @@ from weft.compiler.passes.fuse_additions import fuse_additions
 from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.order import in_order
 from weft.compiler.pipeline import compile_model
-from weft.compiler.quantize.calibrate import channel_ranges, choose_samples
+from weft.compiler.quantize.calibrate import channel_ranges
+from weft.compiler.quantize.samples import choose_samples
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step, check_model
 from weft.tmodel.onnx_engine import run_model
 

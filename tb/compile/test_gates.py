@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.layers.hir import Gate, Layers
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.stages import Gate
 from weft.compiler.lir import Simd, SimdLoop
 from weft.compiler.passes.fuse_gates import BODY
 from weft.compiler.scheduler.schedule import Schedule

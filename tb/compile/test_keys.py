@@ -16,8 +16,9 @@ from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.request import Request
 from weft.cycles.replay import estimate
-from weft.hw.contract.arch import KEYS, SHARED, Arch
+from weft.hw.contract.arch import KEYS, Arch
 from weft.hw.contract.csr import arch_hash
+from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.keys import Affects, Compatibility
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits" / "digits.onnx"

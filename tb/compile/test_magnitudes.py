@@ -11,7 +11,8 @@ import onnx
 import pytest
 
 from weft.compiler.frontend.onnx_reader import to_graph
-from weft.compiler.layers.hir import Abs, Layers
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.stages import Abs
 from weft.compiler.passes.magnitudes import turn_magnitudes
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session

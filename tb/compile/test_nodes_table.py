@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.cli.cycles import short_names
+from weft.cli.cycle_table import short_names
 from weft.cli.main import exit_code
 from weft.tb.compile.run_model import ModelMaker
 

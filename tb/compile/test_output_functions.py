@@ -12,7 +12,8 @@ import pytest
 from weft.compiler import lir
 from weft.compiler.pipeline import compile_model
 from weft.compiler.scheduler.schedule import Schedule
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import EVERY_STEP
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.run_model import ModelMaker, after_all_steps, check_every_step, run_golden
 from weft.tb.random.lockstep_archs import lockstep_archs

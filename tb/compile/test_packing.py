@@ -12,7 +12,8 @@ import pytest
 from msgspec import convert
 
 from weft.compiler.check.evaluate import convolve
-from weft.compiler.layers.hir import Convolution, Var
+from weft.compiler.layers.stages import Convolution
+from weft.compiler.layers.var import Var
 from weft.compiler.passes.input_packings import input_packings
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch

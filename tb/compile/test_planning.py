@@ -10,7 +10,7 @@ import pytest
 
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.layout import MemoryPlan, Planner, planned
+from weft.compiler.memory.plan import MemoryPlan, Planner, planned
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts

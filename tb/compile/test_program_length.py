@@ -11,7 +11,7 @@ import pytest
 
 from weft.cli.options import override
 from weft.compiler.errors import CompileError
-from weft.compiler.layers.hir import Convolution
+from weft.compiler.layers.stages import Convolution
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.consts import Consts

@@ -13,8 +13,9 @@ import pytest
 from weft.compiler.backend.encode import MachineCode
 from weft.compiler.backend.split import Cores
 from weft.compiler.cores import SPLIT
-from weft.compiler.layers.hir import Layers, Var
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.var import Var
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from weft.compiler.quantize import consts, scales, var_scales
+from weft.compiler.quantize import scales, var_scales, weights
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.tb.random import byte_networks
 from weft.tb.random.network_rule import ARCHS, SMALL, judge, judge_on_rtl
@@ -104,7 +104,7 @@ def one_pixel_less(self: Window, axis: int, tap: int, low: int, high: int, size:
 BREAKS: dict[str, tuple[object, str, object]] = {
     "pools leave out a pixel": (Window, "reads", forget_the_last),
     "layers themselves are wrong at an edge": (Window, "outputs", one_pixel_less),
-    "bias loaded with a tap that does not reach every pixel": (consts, "covers", lambda core, tap: True),
+    "bias loaded with a tap that does not reach every pixel": (weights, "covers", lambda core, tap: True),
     "buffers overwritten while in use": (Pool, "take", lambda self, size: Buffer(0, size)),
 }
 

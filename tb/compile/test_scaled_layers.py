@@ -18,9 +18,11 @@ from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.layers.build import build_layers
-from weft.compiler.layers.hir import Convolution, Layer, Layers, Load, Var
+from weft.compiler.layers.hir import Layer, Layers
+from weft.compiler.layers.stages import Convolution, Load
+from weft.compiler.layers.var import Var
 from weft.compiler.layers.verifier import verify_layers
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.quantization import Quantization
 from weft.compiler.passes.scale_channels import scale_channels

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.compiler import lir
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.products import Products
 from weft.compiler.scheduler.interleave import start_cycles
 from weft.compiler.scheduler.schedule import Schedule

@@ -19,8 +19,8 @@ from weft.compiler.passes.fuse_functions import fuse_functions
 from weft.compiler.passes.magnitudes import turn_magnitudes
 from weft.compiler.passes.split_powers import parts_of
 from weft.compiler.pipeline import compile_model
-from weft.compiler.quantize.calibrate import choose_samples, whole_points
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.samples import choose_samples, whole_points
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import ModelMaker, after_all_steps, check_every_step, run_float

@@ -31,8 +31,9 @@ from weft.golden.machine import Machine
 from weft.golden.order import SignalError
 from weft.golden.races import RaceError, check_races
 from weft.golden.system import GoldenSystem
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import Opcode
+from weft.hw.contract.key_values import SHARED
 from weft.runtime.session import Session
 from weft.tb.compile.run_model import ModelMaker
 from weft.tb.random import byte_networks, network_rule

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from weft.compiler.errors import Fault
-from weft.compiler.layers import hir
-from weft.compiler.layers.hir import Layer, Layers, Save
+from weft.compiler.layers.hir import Layer, Layers, parse
+from weft.compiler.layers.stages import Add, Save
+from weft.compiler.layers.var import Var
 from weft.compiler.layers.verifier import verify_layers
-from weft.compiler.memory import layout
-from weft.compiler.memory.layout import MemoryPlan
-from weft.compiler.memory.places import Allocation
+from weft.compiler.memory import plan
+from weft.compiler.memory.allocation import Allocation
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.products import Products
 from weft.support.errors import WeftError
@@ -43,17 +44,17 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Products:
 def test_layers_print_and_parse(state: Products) -> None:
     kinds = {kind for layer in state[Layers] for kind in layer.kind.split("+")}
     assert kinds >= {"mat_mul", "load", "add", "multiply", "max_pool", "lookup", "leaky_relu", "relu", "minimum"}
-    assert hir.parse(state[Layers].text()) == state[Layers]
+    assert parse(state[Layers].text()) == state[Layers]
 
 
 def test_memory_map_prints_and_parses(state: Products) -> None:
-    printed = layout.parse(state[MemoryPlan].text())
+    printed = plan.parse(state[MemoryPlan].text())
     assert printed.dram0 == state[MemoryPlan].dram0 and printed.local == state[MemoryPlan].local and printed.local
     assert printed.plans == tuple((shape.layer.name, shape.scratch, plan) for shape, plan in
                                   zip(state[MemoryPlan].shapes, state[MemoryPlan].plans, strict=True))
     both = {"a": Allocation("a", 7, 9, 0, 1)}
     copied = dataclasses.replace(state[MemoryPlan], dram1=both, copy=Allocation("%consts", 7, 9, -1, 3))
-    assert layout.parse(copied.text()).copy == (7, 9) and layout.parse(copied.text()).dram1 == both
+    assert plan.parse(copied.text()).copy == (7, 9) and plan.parse(copied.text()).dram1 == both
 
 
 @pytest.mark.parametrize("content", ["layer a\n  Nonsense(1)", "layer a\n  core=Nonsense(value=1)", "layer a",
@@ -61,12 +62,12 @@ def test_memory_map_prints_and_parses(state: Products) -> None:
                                      "layer a\n  core=Minimum(goal=1.0)\n  saves=()", "layer a\n  core=Minimum(value="])
 def test_other_text_is_refused(content: str) -> None:
     with pytest.raises(WeftError, match="found .* allowed"):
-        hir.parse(content)
+        parse(content)
 
 
 def test_other_maps_are_refused() -> None:
     with pytest.raises(WeftError, match="unknown form"):
-        layout.parse("dram2 x: base=0 size=1 layers=0..1")
+        plan.parse("dram2 x: base=0 size=1 layers=0..1")
 
 
 # -- mistakes ----------------------------------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ def resaved(layer: Layer, **fields: int) -> tuple[Save, ...]:
 
 def whole(layer: Layer, *, before_pool: bool) -> Save:
     """A save of all pixels of a layer's core."""
-    return Save(hir.Var("whole", layer.output.channels, *layer.core.size), before_pool=before_pool)
+    return Save(Var("whole", layer.output.channels, *layer.core.size), before_pool=before_pool)
 
 
 MISTAKES: dict[str, tuple[Callable[[tuple[Layer, ...]], tuple[Layer, ...]], str]] = {
@@ -98,7 +99,7 @@ MISTAKES: dict[str, tuple[Callable[[tuple[Layer, ...]], tuple[Layer, ...]], str]
                                 "do not fit the max pool"),
     "another size": (lambda layers: changed(layers, saves=resaved(layers[0], height=1)), "meets a result of"),
     "other channels": (lambda layers: changed(layers, saves=resaved(layers[0], channels=5)), "meets a result of"),
-    "a sum of another size": (lambda layers: changed(layers, adds=(hir.Add(layers[0].output),)), "meets a result of"),
+    "a sum of another size": (lambda layers: changed(layers, adds=(Add(layers[0].output),)), "meets a result of"),
 }
 
 

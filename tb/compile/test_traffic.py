@@ -12,7 +12,7 @@ import pytest
 from weft.compiler import lir
 from weft.compiler.layers.beside import simd_instructions
 from weft.compiler.lir import DRAM0, DRAM1
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.products import Products
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.emit import LayerEmitter, Pools

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.layers.hir import PIECE, Layers, Var
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.var import PIECE, Var
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.quantize.numbers import Numbers
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.layers.hir import Lookup
+from weft.compiler.layers.stages import Lookup
 from weft.compiler.lowering.operators import FUNCTIONS, OPERATORS
 from weft.compiler.passes.normalise import OPSET
-from weft.compiler.quantize.calibrate import Range
+from weft.compiler.quantize.ranges import Range
 from weft.compiler.quantize.tables import encode_table, make_pieces
 from weft.golden import alu
 from weft.tb.compile.run_model import BASE, ModelMaker, check_every_step

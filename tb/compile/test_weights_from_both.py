@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.compiler.lir import DRAM0, DRAM1, Address, DataMove
-from weft.compiler.memory.layout import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
 from weft.compiler.quantize.consts import Consts

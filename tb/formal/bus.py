@@ -10,7 +10,8 @@ from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from weft.hw.bus import axi, dram_reader, dram_writer
 from weft.hw.bus.dram_reader import BurstSplitter, DramReader, dram_segment_layout
 from weft.hw.bus.dram_writer import DramWriter
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.timing import LOCAL_READ_LATENCY
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.harness import Broken, Harness

@@ -9,7 +9,8 @@ from amaranth.hdl import Array, Cat, Mux, Signal, Value
 
 from weft.hw.bus import port_arbiter
 from weft.hw.bus.port_arbiter import PortArbiter, number_of
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import SHARED
 from weft.tb.formal.archs import SMALL
 from weft.tb.formal.fifos import Mark
 from weft.tb.formal.harness import Broken, Harness, Inside, is_zero, one_hot

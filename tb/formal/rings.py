@@ -9,7 +9,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.contract.arch import SEPARATE, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import SEPARATE
 from weft.hw.contract.units import UNIT_NAMES, depths
 from weft.hw.control.issue import issue_layout
 from weft.hw.control.tracker import Ring, Tracker, after, done_layout, range_layout, wait_layout

@@ -72,7 +72,7 @@ def all_cases() -> list[Case]:
 
 def prepare() -> None:
     """Import what commands need, and make the good files, before any child."""
-    import weft.cli.cycles
+    import weft.cli.cycle_table
     import weft.cli.main
     import weft.compiler.check.checker
     import weft.cycles.replay
@@ -175,7 +175,7 @@ def _other_cache(folder: str) -> None:
     import sys
 
     os.environ["WEFT_CACHE"] = folder
-    for name in [name for name in sys.modules if name.startswith(("weft.cycles", "weft.cli.cycles"))]:
+    for name in [name for name in sys.modules if name.startswith(("weft.cycles", "weft.cli.cycle_table"))]:
         del sys.modules[name]
 
 

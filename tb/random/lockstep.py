@@ -19,6 +19,7 @@ from typing import Any
 from weft.golden.dram import Dram, differences
 from weft.golden.machine import Machine, MachineStop
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
@@ -91,7 +92,8 @@ class Mismatch:
     def __str__(self) -> str:
         lines = [f"seed {self.case.seed}: {self.text}", f"arch {self.case.arch.to_dict()}"]
         isa = Isa(self.case.arch)
-        return "\n".join([*lines, *(f"  {number:3} {isa.text(each)}" for number, each in enumerate(self.case.program))])
+        program = [f"  {number:3} {instruction_text(isa, each)}" for number, each in enumerate(self.case.program)]
+        return "\n".join([*lines, *program])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ They are small and large, with both roundings, odd depths, tables, several buses
 
 from __future__ import annotations
 
-from weft.hw.contract.arch import EVERY_STEP, SEPARATE, SHARED, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import EVERY_STEP, SEPARATE, SHARED
 
 
 def lockstep_archs() -> dict[str, Arch]:

@@ -13,10 +13,11 @@ from weft.golden.dram import Dram, differences
 from weft.golden.order import SignalError
 from weft.golden.races import RaceError, check_races
 from weft.golden.system import GoldenSystem
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import SHARED
 from weft.simulate.job import MemorySettings
 from weft.simulate.rtl import run_groups_on_rtl
 from weft.support.errors import WeftError

@@ -14,8 +14,9 @@ from weft.cli.main import exit_code
 from weft.compiler.pipeline import compile_model
 from weft.cycles.replay import estimate
 from weft.cycles.system import cycles_an_image, estimate_system
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.registers import MODIFIABLE, Register
 from weft.runtime.driver.device import Device
 from weft.runtime.session import RTL, Session

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.cli.cycles import cycles_object, waits_of
+from weft.cli.cycle_table import cycles_object, waits_of
 from weft.compiler.pipeline import compile_model
 from weft.cycles.program import read_program
 from weft.cycles.replay import estimate

@@ -13,7 +13,8 @@ from weft.compiler.cores import AUTO, SPLIT
 from weft.compiler.pipeline import compile_model
 from weft.cycles.replay import estimate
 from weft.cycles.system import estimate_system
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import SHARED
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.test_batch import alone
 from weft.tmodel.network import Network

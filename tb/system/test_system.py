@@ -14,11 +14,12 @@ from weft.cycles.errors import EstimateError
 from weft.cycles.replay import estimate
 from weft.cycles.system import estimate_system
 from weft.golden.dram import Dram, differences
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.dram import IdealDram
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.registers import MODIFIABLE, Register
 from weft.hw.contract.units import OPERATION
 from weft.simulate.job import MemorySettings

@@ -108,7 +108,7 @@ class _Unknown:
     """Options that our schema does not have; reading a field raises Damaged."""
 
     def Init(self, content: bytes, place: int) -> None:  # noqa: N802  # as the generated tables call it
-        """Ignore where the options lie."""
+        """Do nothing: the options are not read."""
 
 
 class _Reader:

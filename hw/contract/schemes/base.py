@@ -95,7 +95,7 @@ class Scheme(ABC):
         """Return the bits of an accumulator if the architecture does not say."""
 
     def check(self) -> None:
-        """Raise ArchError if the accumulators do not go with the scalars."""
+        """Raise ArchError if the accumulators are too narrow for the scalars."""
         if self.accumulator_width <= self.scalar.point or self.accumulator_width < self.scalar.width:
             raise ArchError("accumulator_width", self.accumulator_width,
                             f"at least the data type's width {self.scalar.width}",

@@ -14,7 +14,8 @@ from amaranth.lib.wiring import connect, flipped
 
 from weft.hw.bus import axi
 from weft.hw.bus.port_arbiter import PortArbiter
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.timing import PORT_LATENCY, program_places
 from weft.tb.bench.axi_models import OKAY, SLVERR, AxiReadMemory, AxiWriteMemory, ByteMemory
 from weft.tb.bench.block_bench import simulate

@@ -14,8 +14,9 @@ from weft.hw.bus import axi
 from weft.hw.bus.csr_slave import CsrSlave
 from weft.hw.bus.page_router import PageRouter
 from weft.hw.bus.system_registers import SystemRegisters
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import CONTROL_REGISTERS, IDENTITY, SYSTEM_ADDRESS_WIDTH, SYSTEM_PAGE, SYSTEM_REGISTERS
+from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.system import page_address
 from weft.tb.unit.bus.test_csr_slave import SLVERR, Master
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from weft.hw.contract.arch import EVERY_STEP, KEYS, ONCE, Arch, find, presets
+from weft.hw.contract.arch import KEYS, Arch
+from weft.hw.contract.key_values import EVERY_STEP, ONCE
 from weft.hw.contract.numerics import bits_to_count
+from weft.hw.contract.presets import find, presets
 from weft.support.errors import ArchError, WeftError
 
 SEED_KEYS = {"data_type": "FP16BP8", "array_size": 8, "dram0_depth": 1048576, "dram1_depth": 1048576,

@@ -12,7 +12,8 @@ from weft.hw.array.load_weight_unit import LoadWeightUnit
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.bus.dram_reader import DramReader
 from weft.hw.bus.dram_writer import DramWriter
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.units import UNIT_NAMES, Memory, clients, unit_names
 from weft.hw.control.sync_unit import SyncUnit
 from weft.hw.memory.move_in import MoveInUnit

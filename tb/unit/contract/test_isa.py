@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.hw.contract.arch import KEYS, Arch, presets
+from weft.hw.contract.arch import KEYS, Arch
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.causes import CAUSE_TEXTS, Cause
 from weft.hw.contract.instructions import (
     MOVE_ACCUMULATE_BIT,
@@ -25,6 +26,7 @@ from weft.hw.contract.instructions import (
     operand_of,
 )
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.presets import presets
 from weft.hw.contract.register_table import illegal_register_value
 from weft.hw.contract.registers import Register
 from weft.support.errors import ArchError, IsaError
@@ -138,7 +140,7 @@ def test_legal_instructions_round_trip_use_only_named_bits_and_have_a_text(isa: 
     assert list(isa.disassemble(isa.assemble(program))) == program
     for instruction in program:
         assert isa.encode(instruction) & (1 << isa.opcode_offset) - 1 & ~isa.used_mask(Opcode(instruction.opcode)) == 0
-        assert isa.text(instruction).startswith(OPERATIONS[Opcode(instruction.opcode)].name)
+        assert instruction_text(isa, instruction).startswith(OPERATIONS[Opcode(instruction.opcode)].name)
 
 
 @given(machines(), st.data())
@@ -171,7 +173,7 @@ def test_the_published_program_disassembles_and_assembles_to_itself() -> None:
     assert isa.assemble(instructions) == program
     assert {instruction.opcode for instruction in instructions} == {
         Opcode.MAT_MUL, Opcode.DATA_MOVE, Opcode.LOAD_WEIGHT, Opcode.SIMD}
-    assert isa.text(instructions[2]) == "LoadWeight local=0 size=33"
+    assert instruction_text(isa, instructions[2]) == "LoadWeight local=0 size=33"
 
 
 # -- limits --------------------------------------------------------------------------------------------------------
@@ -331,14 +333,15 @@ def test_shifts_are_limited_by_the_accumulator_and_fixed_with_every_step() -> No
     (Instruction(Opcode.MAT_MUL, 8), "MatMul flag3 local=0 accumulator=0 size=1"),
 ])
 def test_text_of_an_instruction(instruction: Instruction, text: str) -> None:
-    assert ARTY.text(instruction) == text
+    assert instruction_text(ARTY, instruction) == text
 
 
 def test_text_of_a_machine_of_bytes() -> None:
-    assert INT8.text(INT8.load_scale(5, local_stride=2)) == "LoadScale local=5:2"
-    assert INT8.text(INT8.configure(Register.INPUT_ZERO_POINT, -1)) == "Configure register=input_zero_point value=255"
-    assert ACTIVATION_TABLES.text(ACTIVATION_TABLES.load_activation_table(5,
-                                                                          2)) == "LoadActivationTable local=5 table=2"
+    assert instruction_text(INT8, INT8.load_scale(5, local_stride=2)) == "LoadScale local=5:2"
+    zero_point = INT8.configure(Register.INPUT_ZERO_POINT, -1)
+    assert instruction_text(INT8, zero_point) == "Configure register=input_zero_point value=255"
+    table = ACTIVATION_TABLES.load_activation_table(5, 2)
+    assert instruction_text(ACTIVATION_TABLES, table) == "LoadActivationTable local=5 table=2"
 
 
 def test_every_cause_has_a_text() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import SYSTEM_ADDRESS_WIDTH, SYSTEM_PAGE, arch_hash
+from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.system import System, page_address
 
 TINY = Arch.load("tiny")

@@ -7,8 +7,9 @@ from itertools import product
 
 import pytest
 
-from weft.hw.contract.arch import SEPARATE, SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.key_values import SEPARATE, SHARED
 from weft.hw.contract.units import UNIT_NAMES, UNITS, Memory, conflict, number_width, unit_names, unit_of_flow
 from weft.tb.bench.hazards import CELLS, TOUCHES, conflicts, touches_of, waits_for
 

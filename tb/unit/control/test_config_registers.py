@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import EVERY_STEP
 from weft.hw.contract.register_table import register_table
 from weft.hw.contract.registers import Register, RegisterSpec
 from weft.hw.control.config_registers import ConfigRegisters

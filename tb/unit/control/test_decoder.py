@@ -10,10 +10,11 @@ from random import Random
 
 import pytest
 
-from weft.hw.contract.arch import EVERY_STEP, SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import EVERY_STEP, SHARED
 from weft.hw.contract.register_table import register_table
 from weft.hw.contract.registers import Register
 from weft.hw.contract.timing import DECODE_LATENCY

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from weft.hw.contract.arch import SEPARATE, SHARED, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import SEPARATE, SHARED
 from weft.hw.contract.units import depths, unit_names
 from weft.hw.control.interlock import Interlock
 from weft.hw.control.issue import issue_layout

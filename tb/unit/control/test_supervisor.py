@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
-from weft.hw.contract.arch import SEPARATE, SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
+from weft.hw.contract.key_values import SEPARATE, SHARED
 from weft.hw.control.supervisor import BUS_CAUSES, Supervisor, bus_causes
 from weft.tb.bench.block_bench import Bench
 from weft.tb.bench.block_models import Cycles

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import SHARED
 from weft.hw.control.sync_unit import SyncUnit
 from weft.tb.bench.block_bench import Bench
 from weft.tb.bench.block_models import Cycles

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from weft.compiler.pipeline import compile_model
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.csr import CONTROL_REGISTERS, Status
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.samples import FILLER
 from weft.hw.contract.system import page_address
 from weft.hw.flow.reports import c_header

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from weft.golden.check import MachineStop
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget
@@ -24,13 +24,7 @@ from weft.runtime.programs import Batch
 from weft.runtime.session import Session
 from weft.support.errors import WeftError
 from weft.tb.bench.link_models import Faults, UartWire, UdpWire, flip_bits
-from weft.tb.bench.register_model import (
-    CYCLES_OF_AN_INSTRUCTION,
-    RegisterModel,
-    SystemModel,
-    litex_model,
-    litex_system,
-)
+from weft.tb.bench.register_model import CYCLES_OF_AN_INSTRUCTION, RegisterModel, SystemModel, litex_model, litex_system
 from weft.tb.system.test_system import SYSTEMS
 from weft.tb.unit.driver.test_device import adder, inputs_for
 from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE

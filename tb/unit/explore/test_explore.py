@@ -24,8 +24,9 @@ from weft.explore.results import Results
 from weft.explore.search import BOUNDED, ESTIMATED, FIT, Outcome, Search
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, default_axes, points, without
 from weft.explore.workers import dask
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
+from weft.hw.contract.key_values import SHARED
 from weft.hw.flow import resources
 from weft.hw.flow.parts import PARTS
 from weft.runtime.programs import image_a_core

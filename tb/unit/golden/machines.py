@@ -8,8 +8,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.key_values import EVERY_STEP
 
 BASE = {"dram0_depth": 2048, "dram1_depth": 1500, "stride0_depth": 3, "stride1_depth": 4}
 

@@ -8,8 +8,8 @@ import pytest
 
 from weft.golden.dram import differences
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import DRAM_OFFSET_BYTES
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.schemes.int8 import SCALED_WIDTH
 from weft.tb.random.dump_program import default_offset_blocks, dump_program, dump_vectors
 from weft.tb.unit.golden.machines import MACHINES, make_arch

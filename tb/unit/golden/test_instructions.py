@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import EVERY_STEP
 from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.key_values import EVERY_STEP
 from weft.hw.contract.registers import Register
 from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
 

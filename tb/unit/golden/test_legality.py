@@ -10,8 +10,8 @@ from weft.golden.check import MachineStop
 from weft.golden.legality import first_stop
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.causes import Cause
-from weft.hw.contract.instructions import Instruction, Opcode, SimdOpcode, SimdSub
+from weft.hw.contract.causes import WAYS_OUT, Cause
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.support.errors import IsaError
@@ -126,3 +126,18 @@ def test_a_million_instructions_take_some_seconds_at_most() -> None:
     seconds = time.process_time() - began
     print(f"\n{seconds:.2f} s for {len(many) // isa.instruction_bytes} instructions")
     assert seconds < 10
+
+
+def test_the_way_out_fits_the_cause() -> None:
+    """An illegal instruction runs on a machine that it suits, and corrected. No other stop speaks of instructions."""
+    arch = MACHINES["tiny"]
+    depth = arch.accumulator_depth
+    bad, good = (Isa(arch).assemble([Isa(arch).data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, base, 2)])
+                 for base in (depth - 1, depth - 2))
+    stop = golden_stop(bad, arch)
+    assert str(stop).endswith("way out: compile the model for this machine's .tarch, or correct this instruction in a "
+                              "program of your own")
+    assert golden_stop(bad, arch.replace(accumulator_depth=2 * depth)) is None and golden_stop(good, arch) is None
+    assert WAYS_OUT.keys() == set(Cause) - {Cause.NONE}
+    assert all("instruction" not in str(MachineStop(cause, 0, "", "")).partition("way out")[2]
+               for cause in Cause if cause >= Cause.DRAM0_READ_RESPONSE)

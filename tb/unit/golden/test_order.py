@@ -13,9 +13,9 @@ import pytest
 from weft.golden.order import SignalError
 from weft.golden.races import RaceError, check_races
 from weft.golden.system import GoldenSystem
-from weft.hw.contract.arch import SHARED
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import SHARED
 from weft.tb.random.lockstep_archs import lockstep_archs
 
 ARCH = lockstep_archs()["lanes2"].replace(dram_ports=SHARED, cores=3, sync_counters=4)

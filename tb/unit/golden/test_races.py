@@ -12,9 +12,10 @@ from weft.golden import races
 from weft.golden.dram import Dram
 from weft.golden.races import RaceError, check_races, first_race
 from weft.golden.system import GoldenSystem
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.registers import Register
 from weft.tb.random.lockstep_archs import lockstep_archs
 

@@ -10,6 +10,7 @@ from weft.golden.check import MachineStop
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import Instruction, Opcode
 from weft.hw.contract.isa import Isa
@@ -97,7 +98,7 @@ def test_random_bits_are_judged_like_the_slow_machine(name: str) -> None:
         slow.loop = None if iterations is None else (iterations, 1, [])
         found = fast._checker.check(instruction, iterations)
         cause = found if isinstance(found, Cause) else Cause.NONE
-        assert cause == min(slow.causes(instruction), default=Cause.NONE), isa.text(instruction)
+        assert cause == min(slow.causes(instruction), default=Cause.NONE), instruction_text(isa, instruction)
         judged.add(cause)
     assert {Cause.NONE, Cause.OPCODE, Cause.FLAGS, Cause.RESERVED_BITS} <= judged
 

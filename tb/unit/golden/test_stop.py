@@ -10,10 +10,10 @@ import pytest
 
 from weft.golden.check import MachineStop
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import EVERY_STEP
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.key_values import EVERY_STEP
 from weft.hw.contract.registers import Register
 from weft.tb.unit.golden.machines import MACHINES, make_arch, run
 

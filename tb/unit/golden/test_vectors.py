@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from weft.golden.machine import Machine
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import EVERY_STEP
 from weft.tb.shared import shared
 
 FOLDER = "vectors/resnet20v2_zcu104"

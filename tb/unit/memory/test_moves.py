@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from weft.hw.contract import numerics
-from weft.hw.contract.arch import EVERY_STEP, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import EVERY_STEP
 from weft.hw.contract.register_table import register_table
 from weft.hw.contract.registers import Register
 from weft.hw.contract.timing import (

@@ -9,7 +9,7 @@ import pytest
 from weft.boards import ASSUMED_HZ, BOARDS, Board, board_of, clock_hz, routing
 from weft.boards.shell.families import FAMILIES
 from weft.cli.archs import archs_command
-from weft.hw.contract.arch import presets
+from weft.hw.contract.presets import presets
 from weft.hw.flow import synthesis
 
 ROOT = Path(__file__).parents[3]

@@ -12,9 +12,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import Instruction
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.presets import presets
 from weft.support.files import reason
 
 Weft = Callable[..., Any]

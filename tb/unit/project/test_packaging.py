@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.hw.contract.arch import SHARED, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import SHARED
 from weft.hw.flow.packaging import axi_interfaces, fusesoc_core, vivado_script
 from weft.hw.system import with_ports
 from weft.tb.unit.project.conftest import Weft as Command

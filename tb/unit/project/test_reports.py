@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from weft.hw.contract import csr
-from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import OPERATIONS, Opcode, SimdOpcode
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.presets import presets
 from weft.hw.contract.register_table import register_table
 from weft.hw.contract.samples import HANDSHAKES
 from weft.hw.flow.reports import c_header, isa_text, summary

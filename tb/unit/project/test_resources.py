@@ -15,7 +15,8 @@ from rich.console import Console
 
 from weft.boards import BOARDS
 from weft.cli.resources import around
-from weft.hw.contract.arch import SEPARATE, SHARED, Arch
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.key_values import SEPARATE, SHARED
 from weft.hw.flow import resources
 from weft.hw.flow.memories import Ram, block_rams
 from weft.hw.flow.parts import PARTS

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.hw.contract.arch import presets
+from weft.hw.contract.presets import presets
 from weft.support.packages import DISTRIBUTION
 from weft.tb.unit.project.test_pages_run import RUN_HERE, page_commands, prepared, seconds
 

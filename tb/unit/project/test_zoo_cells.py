@@ -15,7 +15,8 @@ from weft.compiler.check.signals import output_signal
 from weft.compiler.pipeline import compile_model
 from weft.compiler.request import Request
 from weft.cycles.replay import Estimate, estimate
-from weft.hw.contract.arch import Arch, presets
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.presets import presets
 from weft.support.errors import WeftError
 from weft.tmodel.manifest import TModel
 

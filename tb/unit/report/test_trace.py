@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.cli.main import exit_code
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.units import NEVER, UNIT_NAMES
 from weft.report.operations import Ran
@@ -52,7 +53,7 @@ def test_bars_say_what_the_instruction_is(ran: Ran) -> None:
     for bar in bars(chrome_trace({"estimated": [ran]}), 1):
         said = bar["args"]
         instruction = instructions[said["program_counter"]]
-        assert said["instruction"] == isa.text(instruction)
+        assert said["instruction"] == instruction_text(isa, instruction)
         assert said["layer"] == bar["name"] == model.layers[layers[said["program_counter"]]]["name"]
         assert said["issue_cycle"] <= said["start_cycle"] <= said["finish_cycle"] == bar["ts"] + bar["dur"] - 1
     moves = [bar["args"] for bar in bars(chrome_trace({"estimated": [ran]}), 1)

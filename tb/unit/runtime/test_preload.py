@@ -10,6 +10,7 @@ import pytest
 from weft.cli.main import exit_code
 from weft.cycles.replay import estimate
 from weft.golden.legality import first_stop
+from weft.hw.contract.assembly import instruction_text
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.runtime.programs import preload
@@ -48,7 +49,7 @@ def expected(vectors: np.ndarray) -> list[list[int]]:
 
 def test_the_driver_moves_each_entry_once(tmp_path: Path) -> None:
     isa = Isa(TINY)
-    moves = [isa.text(each) for each in isa.disassemble(preload(preloaded(tmp_path), isa))]
+    moves = [instruction_text(isa, each) for each in isa.disassemble(preload(preloaded(tmp_path), isa))]
     assert moves == ["DataMove dram1_to_local local=0 far=0 size=3", "DataMove dram1_to_local local=20 far=20 size=2"]
     assert preload(preloaded(tmp_path, consts_to_local=False), isa) == b""
 

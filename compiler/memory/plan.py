@@ -20,7 +20,7 @@ import numpy as np
 from weft.compiler.choices import AGAIN, FORMULA, Choices
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Layer
-from weft.compiler.memory.places import Allocation, DramAddress, Kept, Resident, first_fit
+from weft.compiler.memory.allocation import Allocation, DramAddress, Kept, Resident, first_fit
 from weft.compiler.memory.sharing import Share, shares, still_fitting
 from weft.compiler.memory.variables import LiveRange, place_variables, spread_vectors
 from weft.compiler.progress import each
@@ -308,7 +308,7 @@ class Planner:
         return replace(shape, resident=shape.resident | {name}, scratch=min(int(self.floors[number]), base))
 
     def finish(self) -> None:
-        """Plan all layers again with the final pinned Vars, as a layer's runner-up may have changed."""
+        """Plan all layers again with the final pinned Vars, since with them another tiling may be a layer's best."""
         everything = frozenset(self.local)
         self.shapes = [replace(shape, resident=everything, scratch=int(floor))
                        for shape, floor in zip(self.shapes, self.floors, strict=True)]

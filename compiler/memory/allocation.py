@@ -44,7 +44,7 @@ class Kept(NamedTuple):
 
     @property
     def vectors(self) -> int:
-        """The vectors that it takes."""
+        """The number of vectors of local memory that the part takes."""
         return self.tiles * self.pixels
 
 
