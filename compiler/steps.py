@@ -231,7 +231,7 @@ def scales(request: Request, graph: Graph, built: Layers, calibration: Calibrati
     if request.plain:
         raise refuse("plain points", f"an architecture with data_type {arch.data_type}, whose numbers have scales",
                      "one of fixed point", "leave --plain out")
-    chosen = choose_scales(built, graph, calibration, quantization, arch.accumulator_bits, arch.activation_tables)
+    chosen = choose_scales(built, graph, calibration, quantization, arch)
     chosen.check_limits(built)
     given = {var.root for layer in built for var in (*layer.inputs, *layer.made) if var.name in quantization.tensors}
     bounded = {var.root for layer in built for var in layer.made if calibration.ranges[var.name].bounded}

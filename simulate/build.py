@@ -40,7 +40,7 @@ def build_simulation(verilog_text: str, *, top: str, sources: Sequence[Path] = (
     design = _Design(verilog_text, tuple(Path(path).resolve() for path in sources),
                      tuple(Path(path).resolve() for path in includes), public_vlt,
                      tuple(_verilator_flags(top, clock, parameters or {}, trace, coverage, random_start)),
-                     is_plain=clock is not None and not trace and not coverage)
+                     is_plain=clock == "clk" and not trace and not coverage)
     directory = cache_directory("simulation") / f"{top}-{design.digest()}"
     with built_once(directory) as work:
         if work is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from weft.compiler.quantize.ranges import Calibration, Range
 from weft.compiler.quantize.scales import (
     MOST_STEPS,
     MOST_WEIGHT,
-    MULTIPLIER_WIDTH,
     AffineParams,
     Beyond,
     InputQuantization,
@@ -37,7 +37,9 @@ from weft.compiler.quantize.scales import (
 )
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.quantize.var_scales import STEPS, var_scales
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import round_half_even
+from weft.hw.contract.schemes.int8 import SCALED_WIDTH
 from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_SUM = 1 << 24
@@ -45,6 +47,7 @@ MOST_SUM = 1 << 24
 
 MOST_BIAS = MOST_SUM // 2
 MOST_SHIFT = 42
+"""The finest step, as a power of two, of a factor on load."""
 NEAR = 1e-4
 """The share of a step within which a weight counts as a whole number; single precision cannot tell less."""
 
@@ -64,24 +67,31 @@ COPY_STEP = 2.0 ** -8
 """The step, as a share of the output's, to which a channel without weights rounds its bias."""
 
 
+class Limits(NamedTuple):
+    """The limits of a machine: ``room``, the magnitude of a sum at most; ``multiplier_width``, bits of a multiplier."""
+
+    room: int
+    multiplier_width: int
+
+
 def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibration, quantization: Quantization,
-                  accumulator_bits: int, activation_tables: int = 0) -> AffineParams:
+                  arch: Arch) -> AffineParams:
     """Return the parameters of all tensors and layers of an INT8 machine.
 
     Every Var keeps the scale that ``quantization`` has for it; others get one from the range that ``calibration`` saw.
-    ``activation_tables`` is the number of activation tables of the machine."""
-    room = min(MOST_SUM, 1 << accumulator_bits - 1)
+    ``arch``: the machine, for its accumulators, multipliers and activation tables."""
+    limits = Limits(min(MOST_SUM, 1 << arch.accumulator_bits - 1), arch.multiplier_width)
     scales = var_scales(layers, graph.constants, calibration.ranges, quantization.tensors)
     tables = {layer.output.name: _table(layer.name, layer.function, calibration.ranges[layer.function.source],
                                         scales[layer.argument.root], scales[layer.value.root], graph.opset)
               for layer in layers if layer.function is not None}
     means = {} if quantization.tensors else calibration.means
     most = MOST_STEPS if quantization.tensors else MOST_WEIGHT
-    made = tuple(_layer_scales(layer, graph.constants, scales, means, most, room) for layer in layers)
+    made = tuple(_layer_scales(layer, graph.constants, scales, means, most, limits) for layer in layers)
     if quantization.tensors:
         made = tuple(_with_loss(layer, own, graph.constants) for layer, own in zip(layers, made, strict=True))
-    if activation_tables:
-        made = with_activation_tables(layers, made, tables, activation_tables)
+    if arch.activation_tables:
+        made = with_activation_tables(layers, made, tables, arch.activation_tables)
     return AffineParams(scales, made, tables)
 
 
@@ -112,69 +122,73 @@ def with_activation_tables(layers: Sequence[Layer], made: Sequence[LayerAffinePa
 
 # -- layers ------------------------------------------------------------------------------------------------------------
 def _layer_scales(layer: Layer, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
-                  means: Mapping[str, np.ndarray], most: int, room: int) -> LayerAffineParams:
+                  means: Mapping[str, np.ndarray], most: int, limits: Limits) -> LayerAffineParams:
     """Return the parameters of one layer.
 
     ``means`` of the tensors that convolutions read: what rounding the weights adds to a channel on average is taken off
-    its bias. Weights may have up to ``most`` steps, sums go up to ``room``."""
+    its bias. Weights may have up to ``most`` steps, ``limits`` are the machine's."""
     channels, rounding = layer.output.channels, layer.rounding
     if not isinstance(layer.core, Convolution):
-        enters, leaves = _behind_bytes(layer, [var.root for var in layer.inputs], constants, scales, room)
+        enters, leaves = _behind_bytes(layer, [var.root for var in layer.inputs], constants, scales, limits)
         return LayerAffineParams(0, np.ones(channels), enters, leaves)
     made = scales[layer.first.root]
-    zero, own, first = _of_convolution(layer.core, constants, scales, means, made, most, room)
+    zero, own, first = _of_convolution(layer.core, constants, scales, means, made, most, limits)
     if rounding is None:
         assert len(layer.outputs) == 1
         return LayerAffineParams(zero, own, (), (first,))
     entering = [rounding.tensor.root, *(add.input.root for add in layer.adds)]
-    enters, leaves = _behind_bytes(layer, entering, constants, scales, room)
+    enters, leaves = _behind_bytes(layer, entering, constants, scales, limits)
     return LayerAffineParams(zero, own, enters, (first, *leaves), rounded=True)
 
 
 def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scales: Mapping[str, TensorScale],
                     means: Mapping[str, np.ndarray], out: TensorScale, most: int,
-                    room: int) -> tuple[int, np.ndarray, OutputQuantization]:
+                    limits: Limits) -> tuple[int, np.ndarray, OutputQuantization]:
     """Return a convolution's activation zero point, the scales of its weights, and its requantization to ``out``."""
     weights, bias = constants[core.weights].astype(np.float64), constants[core.bias].astype(np.float64)
     source, flat = scales[core.input.root], weights.reshape(len(weights), -1)
     # A channel without weights is one byte everywhere: where it is nearly a half, rounding it twice would move it.
     bias = np.where(flat.any(1), bias, np.rint(bias.astype(np.float32) / np.float32(out.scale)) * out.scale)
-    own = weight_scales(flat, bias, source.scale, out.scale, most, room)
+    own = weight_scales(flat, bias, source.scale, out.scale, most, limits.room)
     if core.input.name in means:
         bias = bias - _added_by_rounding(weights, own, core.group, means[core.input.name])
     if (np.count_nonzero(flat, axis=1) == 1).all():
-        own, leaving = _of_one_weight(flat.sum(1), bias, own, source, out)
+        own, leaving = _of_one_weight(flat.sum(1), bias, own, source, out, limits.multiplier_width)
     else:
-        leaving = _requantization_with_bias(own, bias, source, out)
+        leaving = _requantization_with_bias(own, bias, source, out, limits.multiplier_width)
     return source.zero, own, OutputQuantization(*leaving, out.zero)
 
 
 def _behind_bytes(layer: Layer, entering: Sequence[str], constants: Mapping[str, np.ndarray],
                   scales: Mapping[str, TensorScale],
-                  room: int) -> tuple[tuple[InputQuantization, ...], tuple[OutputQuantization, ...]]:
+                  limits: Limits) -> tuple[tuple[InputQuantization, ...], tuple[OutputQuantization, ...]]:
     """Return how the Vars ``entering`` are rescaled on load, and how their sum is requantized for each output.
 
     Max pools, and tables on loaded bytes, leave bytes unchanged; but a pool alone goes from scale to scale."""
     if layer.factors is not None:
-        return _by_channel(layer, layer.factors, scales, room)
+        return _by_channel(layer, layer.factors, scales, limits.room)
     if layer.only_pools:
-        return (InputQuantization(0, 1),), (_rescaled(layer, scales[layer.loaded.root], scales[layer.output.root]),)
+        return (InputQuantization(0, 1),), (
+            _rescaled(layer, scales[layer.loaded.root], scales[layer.output.root], limits.multiplier_width),)
     alone = layer.translation is not None and not isinstance(layer.core, Convolution)
     if layer.pool is not None or layer.lookup is not None or alone:
         return (InputQuantization(0, 1),), tuple(unchanged_bytes(layer.output.channels) for _ in layer.saves)
     held = [scales[root] for root in entering]
     offsets = [np.abs(bias / weights).max() for weights, bias in (_scaling(save, constants) for save in layer.saves)]
-    factors, step = _factors([entry.scale for entry in held], max(offsets), room)
+    factors, step = _factors([entry.scale for entry in held], max(offsets), limits.room)
     enters = tuple(InputQuantization(entry.zero, factor) for entry, factor in zip(held, factors, strict=True))
-    return enters, tuple(_requantization_of_sum(save, constants, step, scales[save.var.root]) for save in layer.saves)
+    return enters, tuple(_requantization_of_sum(save, constants, step, scales[save.var.root], limits.multiplier_width)
+                         for save in layer.saves)
 
 
-def _rescaled(layer: Layer, source: TensorScale, out: TensorScale) -> OutputQuantization:
-    """Return the requantization of a layer's bytes at scale ``source`` to scale ``out``."""
+def _rescaled(layer: Layer, source: TensorScale, out: TensorScale, bits: int) -> OutputQuantization:
+    """Return the requantization of a layer's bytes at scale ``source`` to scale ``out``.
+
+    ``bits``: of a multiplier."""
     channels = layer.output.channels
     if source == out:
         return unchanged_bytes(channels)
-    return OutputQuantization(*_requantization(np.full(channels, source.scale / out.scale)),
+    return OutputQuantization(*_requantization(np.full(channels, source.scale / out.scale), bits),
                               np.full(channels, -source.zero), out.zero)
 
 
@@ -193,12 +207,15 @@ def _by_channel(layer: Layer, factors: Var, scales: Mapping[str, TensorScale],
 
 
 def _requantization_of_sum(save: Save, constants: Mapping[str, np.ndarray], step: float,
-                           out: TensorScale) -> OutputQuantization:
-    """Return how a sum in steps of ``step`` (a real number) is requantized to the saved tensor."""
+                           out: TensorScale, bits: int) -> OutputQuantization:
+    """Return how a sum in steps of ``step`` (a real number) is requantized to the saved tensor.
+
+    ``bits``: of a multiplier."""
     weights, bias = (np.broadcast_to(values, save.var.channels) for values in _scaling(save, constants))
     if save.scale is None:
-        return OutputQuantization(*_requantization(weights * step / out.scale), np.zeros(len(bias), np.int64), out.zero)
-    return OutputQuantization(*_requantization_with_bias(weights, bias, TensorScale(step, 0), out), out.zero)
+        return OutputQuantization(*_requantization(weights * step / out.scale, bits), np.zeros(len(bias), np.int64),
+                                  out.zero)
+    return OutputQuantization(*_requantization_with_bias(weights, bias, TensorScale(step, 0), out, bits), out.zero)
 
 
 def _scaling(save: Save, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -209,22 +226,24 @@ def _scaling(save: Save, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarra
     return weights, bias
 
 
-def _requantization(ratios: np.ndarray) -> tuple[int, np.ndarray]:
+def _requantization(ratios: np.ndarray, bits: int) -> tuple[int, np.ndarray]:
     """Return (shift, multipliers) such that multipliers / 2**shift come nearest to ``ratios``.
 
-    A ratio is the accumulator's step over the output's, for each channel."""
+    A ratio is the accumulator's step over the output's, for each channel. A multiplier has ``bits`` bits."""
     largest = float(ratios.max())
-    shift = min(max(MULTIPLIER_WIDTH - 1 - math.floor(math.log2(largest)), 0), MOST_SHIFT)
-    if round(largest * 2.0 ** shift) >= 1 << MULTIPLIER_WIDTH:
+    shift = min(max(bits - 1 - math.floor(math.log2(largest)), 0), SCALED_WIDTH + bits)
+    if round(largest * 2.0 ** shift) >= 1 << bits:
         shift = max(shift - 1, 0)
     multipliers = np.rint(ratios * 2.0 ** shift).astype(np.int64)
-    return shift, np.minimum(multipliers, (1 << MULTIPLIER_WIDTH) - 1)
+    return shift, np.minimum(multipliers, (1 << bits) - 1)
 
 
 def _requantization_with_bias(own: np.ndarray, bias: np.ndarray, source: TensorScale,
-                       out: TensorScale) -> tuple[int, np.ndarray, np.ndarray]:
-    """Return (shift, multipliers, biases) of a convolution whose weights have the scales ``own``."""
-    shift, multipliers = _requantization(source.scale * own / out.scale)
+                              out: TensorScale, bits: int) -> tuple[int, np.ndarray, np.ndarray]:
+    """Return (shift, multipliers, biases) of a convolution whose weights have the scales ``own``.
+
+    ``bits``: of a multiplier."""
+    shift, multipliers = _requantization(source.scale * own / out.scale, bits)
     multipliers = np.maximum(multipliers, 1)
     # In steps of the rounded multiplier: a channel of small weights has few bits of it, and may have a large bias.
     biases = np.rint(bias / out.scale * 2.0 ** shift / multipliers).astype(np.int64)
@@ -232,21 +251,21 @@ def _requantization_with_bias(own: np.ndarray, bias: np.ndarray, source: TensorS
 
 
 def _of_one_weight(factors: np.ndarray, bias: np.ndarray, own: np.ndarray, source: TensorScale,
-                   out: TensorScale) -> tuple[np.ndarray, tuple[int, np.ndarray, np.ndarray]]:
+                   out: TensorScale, bits: int) -> tuple[np.ndarray, tuple[int, np.ndarray, np.ndarray]]:
     """Return the weight scales and requantization of a layer whose channels have one weight each.
 
     Each channel is then a function of a byte, often with halves among its results (x + 3 in steps of 6 / 255). Finer
     weights and neighbouring biases are tried. Those win with which most bytes become what single precision makes of
-    them; the real 0, which is read most often, counts first."""
+    them; the real 0, which is read most often, counts first. ``bits``: of a multiplier."""
     _, first, channels = np.unique(np.stack([factors, bias, own]), axis=1, return_index=True, return_inverse=True)
     factors, bias, own = factors[first], bias[first], own[first]
     numbers = np.arange(LOWEST, HIGHEST + 1) - source.zero
     reals = numbers.astype(np.float32) * np.float32(source.scale) * factors[:, None].astype(np.float32)
     wanted = out.quantize(reals + bias[:, None].astype(np.float32)) - out.zero
     counts = np.where(numbers == 0, len(numbers), 1)
-    best, fewest = (own, _requantization_with_bias(own, bias, source, out)), len(factors) * counts.sum()
+    best, fewest = (own, _requantization_with_bias(own, bias, source, out, bits)), len(factors) * counts.sum()
     for scales in (own, *(np.abs(factors) / steps for steps in range(1, MOST_WEIGHT + 1))):
-        shift, multipliers, nearest = _requantization_with_bias(scales, bias, source, out)
+        shift, multipliers, nearest = _requantization_with_bias(scales, bias, source, out, bits)
         biases = nearest + NEIGHBOURS
         sums = np.rint(factors / scales).astype(np.int64)[:, None] * numbers + biases[..., None]
         made = np.clip(round_half_even(sums * multipliers[:, None], shift), LOWEST - out.zero, HIGHEST - out.zero)

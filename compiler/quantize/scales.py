@@ -29,9 +29,6 @@ MOST_STEPS = HIGHEST - LOWEST
 
 What exceeds MOST_WEIGHT is added by a second weight of the same tap, and a third."""
 
-MULTIPLIER_WIDTH = 17
-"""The bits of a multiplier or a factor, unsigned."""
-
 
 class InputQuantization(NamedTuple):
     """The rescaling of a byte that is loaded into the accumulators: (byte - ``zero``) * ``factor``."""
@@ -43,8 +40,8 @@ class InputQuantization(NamedTuple):
 class OutputQuantization(NamedTuple):
     """The requantization of accumulators to bytes.
 
-    ``shift`` in 0..42. Of each channel: ``multipliers``, int64 in 0..2**17 - 1, and ``biases``, int64 that fit 32
-    signed bits. ``zero``: the zero point of the result."""
+    ``shift`` as OUTPUT_SHIFT. Of each channel: ``multipliers``, int64 of ``multiplier_width`` bits, and ``biases``,
+    int64 that fit 32 signed bits. ``zero``: the zero point of the result."""
 
     shift: int
     multipliers: np.ndarray

@@ -21,7 +21,7 @@ from weft.hw.contract.keys import Affects, Compatibility, Key, key, rows_of
 from weft.hw.contract.numerics import DataType, bits_to_count
 from weft.hw.contract.packing import NO_PACKING, PACKINGS, PAIR, Packing
 from weft.hw.contract.presets import find
-from weft.hw.contract.schemes import FIXED_POINT_SCHEMES, TABLE_ENTRIES, Scheme, scheme_of
+from weft.hw.contract.schemes import FIXED_POINT_SCHEMES, MULTIPLIER_WIDTHS, TABLE_ENTRIES, Scheme, scheme_of
 from weft.support.errors import ArchError
 from weft.support.strict_json import read_object
 
@@ -104,6 +104,10 @@ class Arch:
     depthwise_taps: int = key("3 lets a MatMul multiply each lane by weights of its own, of 3 neighbouring vectors; 9 "
                               "of 3 such rows at once; 0 leaves that out",
                               _CONSTANTS, _REFUSED, default=0, integers=(0, max(TAPS)), since=2)
+    multiplier_width: int = key("bits of the multiplier by which a lane of `INT8` requantizes; 24 bits, as single "
+                                "precision has, make whole networks equal, for one DSP block more a lane",
+                                _CONSTANTS, _REFUSED, default=MULTIPLIER_WIDTHS[0],
+                                integers=(MULTIPLIER_WIDTHS[0], MULTIPLIER_WIDTHS[-1]), since=2)
     output_maximum: int = key("1 lets the ReLU of the accumulators' move-out unit end at a number that programs choose "
                               "(ReLU6, Clip)", _CONSTANTS, _REFUSED, default=0, integers=(0, 1), since=2)
     output_slope: int = key("1 lets the ReLU of the accumulators' move-out unit multiply what is below zero by a "
@@ -141,7 +145,7 @@ class Arch:
     @cached_property
     def scheme(self) -> Scheme:
         """The number scheme of the machine: the arithmetic of its scalars, sums and accumulators."""
-        return scheme_of(self.number, self.mac_rounding)(self.number, self.accumulator_bits)
+        return scheme_of(self.number, self.mac_rounding)(self.number, self.accumulator_bits, self.multiplier_width)
 
     @property
     def parameter_loads(self) -> dict[Opcode, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from weft.hw.contract.key_values import SEPARATE, SHARED, TAPS
 from weft.hw.contract.packing import NO_PACKING, PAIR
-from weft.hw.contract.schemes import TABLE_ENTRIES, SchemeKind
+from weft.hw.contract.schemes import MULTIPLIER_WIDTHS, TABLE_ENTRIES, SchemeKind
 from weft.support.errors import ArchError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def check_together(arch: Arch) -> None:
     _check_cores(arch)
     _check_packing(arch)
     _check_activation_tables(arch)
+    _check_multipliers(arch)
     _check_taps(arch)
     _check_output_functions(arch)
     for memory in ("local", "accumulator"):
@@ -111,6 +112,14 @@ def _check_activation_tables(arch: Arch) -> None:
         raise ArchError("activation_tables", f"{arch.activation_tables}, with local_depth {arch.local_depth}",
                         f"a local_depth of {TABLE_ENTRIES} or more: a table is loaded from there",
                         f"set local_depth to {TABLE_ENTRIES} or activation_tables to 0")
+
+
+def _check_multipliers(arch: Arch) -> None:
+    """Raise ArchError if ``multiplier_width`` is set on a machine whose lanes do not requantize."""
+    if arch.multiplier_width != MULTIPLIER_WIDTHS[0] and arch.scheme.kind is not SchemeKind.AFFINE:
+        raise ArchError("multiplier_width", f"{arch.multiplier_width}, with data_type {arch.data_type}",
+                        "a data_type that requantizes by multipliers: INT8",
+                        "set data_type to INT8 or leave multiplier_width out")
 
 
 def _check_taps(arch: Arch) -> None:

@@ -336,8 +336,15 @@ def dsp_blocks(arch: Arch, family: str) -> dict[str, int]:
         found["move_out"] = lanes * multiplier_blocks(max(width, SLOPE_WIDTH), min(width, SLOPE_WIDTH), family)
     if arch.scheme.per_lane:
         found |= {"input_rescaler": lanes * multiplier_blocks(wide, MULTIPLIER_WIDTH + 1, family),
-                  "move_out": lanes * multiplier_blocks(SCALED_WIDTH, MULTIPLIER_WIDTH + 1, family)}
+                  "move_out": lanes * sum(multiplier_blocks(SCALED_WIDTH, bits + 1, family)
+                                          for bits in _multiplier_parts(arch))}
     return {kind: arch.cores * number for kind, number in found.items()}
+
+
+def _multiplier_parts(arch: Arch) -> tuple[int, ...]:
+    """Return the bits of each part of a requantizer's multiplier: a part has a product of its own."""
+    above = arch.multiplier_width - MULTIPLIER_WIDTH
+    return (MULTIPLIER_WIDTH, above) if above else (MULTIPLIER_WIDTH,)
 
 
 def multiplier_blocks(wide: int, narrow: int, family: str) -> int:

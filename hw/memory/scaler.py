@@ -12,7 +12,6 @@ from amaranth.lib.wiring import In, Out
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes.int8 import (
     BIAS_WIDTH,
-    MOST_OUTPUT_SHIFT,
     MULTIPLIER_BYTES,
     MULTIPLIER_WIDTH,
     SCALE_LATENCY,
@@ -54,7 +53,7 @@ class Scaler(wiring.Component):
         zero_of = DelayLine(m, self.zero, CLIPPED, name="zero_line")
         shifts = DelayLine(m, self.shift, CUT, name="shift_line")
         relus = DelayLine(m, self.relu, ROUNDED, name="relu_line")
-        reached = Signal(MOST_OUTPUT_SHIFT + 1, reset_less=True)
+        reached = Signal(self._arch.scheme.most_output_shift + 1, reset_less=True)
         m.d.sync += reached.eq(fixed_point.reached(shifts.tap(PASSED - 1), len(reached)))
         for lane in range(self._arch.array_size):
             product = self._product(m, lane)
@@ -66,7 +65,7 @@ class Scaler(wiring.Component):
 
     def _product(self, m: Module, lane: int) -> Signal:
         """Return (row + bias), saturated, x multiplier of one lane, exact."""
-        width = self._arch.number.width
+        width, multiplier_width = self._arch.number.width, self._arch.multiplier_width
         scale = Signal(SCALE_VECTORS * width, reset_less=True, name=f"scale_{lane}")
         with m.If(self.take):
             m.d.sync += scale.eq(Cat(scale[width:], self.scale[lane]))
@@ -77,13 +76,21 @@ class Scaler(wiring.Component):
             return Signal(shape, reset_less=True, name=f"{name}_{lane}")
 
         total, saturated = register("total", signed(row_width + 1)), register("saturated", signed(SCALED_WIDTH))
-        multipliers = [register(f"multiplier_{age}", unsigned(MULTIPLIER_WIDTH)) for age in (1, 2)]
-        exact = signed(SCALED_WIDTH + MULTIPLIER_WIDTH + 1)
-        product, passed = (register(name, exact) for name in ("product", "passed"))
+        multipliers = [register(f"multiplier_{age}", unsigned(multiplier_width)) for age in (1, 2)]
+        # A DSP block holds a part of MULTIPLIER_WIDTH bits. The second register adds the product with the bits above.
+        low, high = multipliers[1][:MULTIPLIER_WIDTH], multipliers[1][MULTIPLIER_WIDTH:]
+        product = register("product", signed(SCALED_WIDTH + MULTIPLIER_WIDTH + 1))
+        passed = register("passed", signed(SCALED_WIDTH + multiplier_width + 1))
+        total_product: Value = product
+        if len(high):
+            above = register("product_above", signed(SCALED_WIDTH + len(high) + 1))
+            m.d.sync += above.eq(saturated * high)
+            total_product = Cat(product[:MULTIPLIER_WIDTH],
+                                (product[MULTIPLIER_WIDTH:].as_signed() + above)).as_signed()
         m.d.sync += [
-            total.eq(self.row[lane] + bias), multipliers[0].eq(scale[:MULTIPLIER_WIDTH]),
+            total.eq(self.row[lane] + bias), multipliers[0].eq(scale[:multiplier_width]),
             saturated.eq(fixed_point.saturate(total, SCALED_WIDTH)), multipliers[1].eq(multipliers[0]),
-            product.eq(saturated * multipliers[1]), passed.eq(product),
+            product.eq(saturated * low), passed.eq(total_product),
         ]
         return passed
 

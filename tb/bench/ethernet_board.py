@@ -57,6 +57,7 @@ class Board(LiteXModule):
 
     def pins(self) -> set[Any]:
         """Return the module's ports."""
+        self.cd_sys.clk.name_override = "clk"
         found = {getattr(getattr(self, f"cd_{name}"), kind) for name in DOMAINS for kind in ("clk", "rst")}
         for prefix, endpoint in (("rx", self.phy.source), ("tx", self.phy.sink)):
             for field in ("valid", "ready", "data", "last"):

@@ -189,7 +189,7 @@ def test_sums_that_the_output_holds_fit_the_accumulators() -> None:
 
 def test_multipliers_are_as_large_as_they_may_be() -> None:
     for largest in (1e-6, 0.3, 0.9999999, 1.0, 37.0):
-        shift, multipliers = _requantization(np.array([largest, largest / 3]))
+        shift, multipliers = _requantization(np.array([largest, largest / 3]), 17)
         assert 1 << 16 <= multipliers[0] < 1 << 17 and 0 <= shift <= 42
         assert np.allclose(multipliers / 2.0 ** shift, [largest, largest / 3], rtol=1e-4)
 

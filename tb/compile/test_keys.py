@@ -80,9 +80,11 @@ def test_a_key_reaches_no_further_than_its_row_says(base: Arch, name: str,
 def test_the_hash_has_each_key_on_which_the_meaning_of_programs_depends(name: str) -> None:
     reach = {"data_type": "FP16BP9", "array_size": 7, "dram0_depth": 4096, "dram1_depth": 4096, "lut_count": 1,
              "simd_registers_depth": 4, "stride0_depth": 2, "stride1_depth": 2, "mac_rounding": "every_step",
-             "accumulator_width": 40, "lut_depth": 32, "activation_tables": 2, "axi_data_width": 64,
-             "depthwise_taps": 3, "output_maximum": 1, "output_slope": 1, "cores": 2, "memory_ports": 2}
-    base = BYTES.replace(activation_tables=0) if name in ("activation_tables", "dsp_packing") else FIXED
+             "accumulator_width": 40, "lut_depth": 32, "activation_tables": 2, "multiplier_width": 24,
+             "axi_data_width": 64, "depthwise_taps": 3, "output_maximum": 1, "output_slope": 1, "cores": 2,
+             "memory_ports": 2}
+    of_bytes = name in ("activation_tables", "multiplier_width", "dsp_packing")
+    base = BYTES.replace(activation_tables=0) if of_bytes else FIXED
     base = base.replace(simd_registers_depth=3, **NEEDS.get(name, {}))
     value = {**OTHERS, **reach, "number_of_threads": 1}[name]
     same = arch_hash(base) == arch_hash(base.replace(**{name: value}))

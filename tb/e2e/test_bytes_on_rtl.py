@@ -93,6 +93,7 @@ def calibrated(make: Callable[[ModelMaker], None], machine: str, folder: Path) -
     return TModel.load(report.model_path), samples
 
 
+@pytest.mark.wide_cases("lanes2_int8")
 @pytest.mark.parametrize("machine", ARCHS)
 def test_network_of_real_numbers_on_rtl(machine: str, tmp_path: Path) -> None:
     model, samples = calibrated(preactivated, machine, tmp_path)

@@ -27,8 +27,6 @@ from weft.hw.contract.instructions import DataFlow, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes.int8 import (
-    MOST_OUTPUT_SHIFT,
-    MULTIPLIER_WIDTH,
     SCALE_VECTORS,
     SCALED_WIDTH,
 )
@@ -146,13 +144,13 @@ class _Dump:
         """Dump accumulators with the program's scales; return where the next thing goes."""
         self.program += [self.isa.configure(register, 0) for register in (
             Register.ACTIVATION_ZERO_POINT, Register.INPUT_ZERO_POINT, Register.OUTPUT_ZERO_POINT)]
-        self.shifts(MULTIPLIER_WIDTH - 1)
+        self.shifts(self.arch.multiplier_width - 1)
         self.look(base, count)
         return base + count
 
     def plain_scale(self) -> None:
         """Load a multiplier of 1 without bias."""
-        self.shifts(MOST_OUTPUT_SHIFT)
+        self.shifts(self.arch.scheme.most_output_shift)
         for vector in reversed(range(SCALE_VECTORS)):
             self.program += [self.isa.configure(Register.OUTPUT_ZERO_POINT, int(vector == 0)),
                              self.isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, vector, 0, 1)]

@@ -36,8 +36,9 @@ def lockstep_archs() -> dict[str, Arch]:
             simd_loop_depth=5,
             accumulator_banks=4, register_slices=1, dram_ports=SHARED, dsp_packing="DSP48E1", weight_load_rows=2),
         "lanes8_int8": tiny.replace(
-            array_size=8, data_type="INT8", local_depth=90, accumulator_depth=40, lut_count=1, lut_depth=32,
-            simd_registers_depth=2, axi_data_width=64, register_slices=1, local_banks=1, depthwise_taps=3),
+            array_size=8, data_type="INT8", multiplier_width=24, local_depth=90, accumulator_depth=40, lut_count=1,
+            lut_depth=32, simd_registers_depth=2, axi_data_width=64, register_slices=1, local_banks=1,
+            depthwise_taps=3),
         "lanes12_int8": tiny.replace(
             array_size=12, data_type="INT8", local_depth=100, accumulator_depth=50, simd_registers_depth=3,
             simd_loop_depth=4, axi_data_width=32, accumulator_banks=1, deep_queues=1, dsp_packing="DSP48E2",

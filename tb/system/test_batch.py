@@ -76,6 +76,7 @@ def test_the_driver_runs_the_simulated_cores(tmp_path: Path) -> None:
         estimate_system(group, session.arch).cycles for group in groups)
 
 
+@pytest.mark.wide
 def test_a_trained_network_on_four_cores(tmp_path: Path) -> None:
     """Every word is golden's and one core's, every cycle the estimate's, and an image takes less than half of what it
     takes on one core of this kind alone."""

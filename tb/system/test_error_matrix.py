@@ -79,6 +79,7 @@ def wrong(cell: Cell, result: RtlResult) -> str:
     return "" if found == expected else f"{cell}: stopped with {found}, not {expected}"
 
 
+@pytest.mark.wide_cases("lanes3_every_step")
 @pytest.mark.parametrize("name", ["lanes2", "lanes3_every_step"])
 def test_the_first_error_of_data_counts_whatever_its_code(name: str) -> None:
     """All cells in one simulation, with a soft reset between: so each also shows that the one before left no trace."""

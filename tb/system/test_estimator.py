@@ -78,6 +78,7 @@ def test_a_window_that_is_moved_first_takes_the_same_cycles(name: str) -> None:
                  for begin in begins], 20)
 
 
+@pytest.mark.wide_cases("lanes3_every_step")
 @pytest.mark.parametrize("name", ["lanes3_every_step", "lanes4_int8"])
 def test_two_rows_of_weights_a_cycle_take_the_same_cycles(name: str) -> None:
     """Loads of the whole column, and of a part of it, beside MatMuls that keep banks of local memory busy."""
@@ -115,6 +116,7 @@ def test_two_rows_of_weights_a_cycle_beside_a_mat_mul() -> None:
     assert 40 * 8 <= two <= 40 * 8 + 50
 
 
+@pytest.mark.wide_cases("lanes3_every_step", "lanes18_taps9")
 @pytest.mark.parametrize("name", ["lanes3_every_step", "lanes4_slices", "lanes10_taps9", "lanes18_taps9"])
 def test_depthwise_mat_muls_take_the_same_cycles(name: str) -> None:
     """Behind each other and between others, with results that lag, follow and are dropped, rows shorter than the taps,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.schemes.base import InputRescale, OutputRescale, Scheme, SchemeKind
 from weft.hw.contract.schemes.every_step import FixedPointEveryStep
-from weft.hw.contract.schemes.int8 import SCALE_VECTORS, TABLE_ENTRIES, Int8
+from weft.hw.contract.schemes.int8 import MULTIPLIER_WIDTHS, SCALE_VECTORS, TABLE_ENTRIES, Int8
 from weft.hw.contract.schemes.once import FixedPointOnce
 from weft.support.errors import ArchError
 
@@ -33,5 +33,6 @@ def scheme_of(scalar: DataType, mac_rounding: str) -> type[Scheme]:
     return INTEGER_SCHEMES[scalar.name]
 
 
-__all__ = ["FIXED_POINT_SCHEMES", "INTEGER_SCHEMES", "SCALE_VECTORS", "TABLE_ENTRIES", "InputRescale",
-           "FixedPointEveryStep", "FixedPointOnce", "Int8", "OutputRescale", "Scheme", "SchemeKind", "scheme_of"]
+__all__ = ["FIXED_POINT_SCHEMES", "INTEGER_SCHEMES", "MULTIPLIER_WIDTHS", "SCALE_VECTORS", "TABLE_ENTRIES",
+           "InputRescale", "FixedPointEveryStep", "FixedPointOnce", "Int8", "OutputRescale", "Scheme", "SchemeKind",
+           "scheme_of"]

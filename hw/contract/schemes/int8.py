@@ -32,15 +32,18 @@ LARGEST_WEIGHT = 127
 SCALED_WIDTH = 25
 """Bits to which an accumulator with its bias saturates before it is multiplied: the wide port of a DSP block."""
 MULTIPLIER_WIDTH = 17
-"""Bits of a multiplier, unsigned: with a sign 18, the narrow port of a DSP block."""
+"""Bits of a factor, unsigned: with a sign 18, the narrow port of a DSP block.
+
+So wide are the multipliers that rescale inputs, and the parts of those that requantize."""
+MULTIPLIER_WIDTHS = range(MULTIPLIER_WIDTH, 25)
+"""Bits that a multiplier of requantization may have; single precision has 24."""
 BIAS_WIDTH = 32
-MOST_OUTPUT_SHIFT = SCALED_WIDTH + MULTIPLIER_WIDTH
 MULTIPLIER_BYTES = 3
 BIAS_BYTES = BIAS_WIDTH // 8
 SCALE_VECTORS = MULTIPLIER_BYTES + BIAS_BYTES
 """The vectors of a LoadScale: the bytes of a lane are its multiplier and its bias, little-endian.
 
-The multiplier's bits above ``MULTIPLIER_WIDTH`` count for nothing."""
+The multiplier's bits above those of the machine (``multiplier_width``) count for nothing."""
 SCALE_LATENCY = 7
 """The cycles in which a row of accumulators with its bias is multiplied and rounded off.
 
@@ -99,7 +102,8 @@ class Int8(Scheme):
 
         table = RegisterSpec(bits_to_count(activation_tables + 1), 0, activation_tables,
                              "DataMove out: the table that bytes are looked up in at the end, 0 for none")
-        return {Register.OUTPUT_SHIFT: RegisterSpec(bits_to_count(MOST_OUTPUT_SHIFT + 1), 0, MOST_OUTPUT_SHIFT,
+        most = self.most_output_shift
+        return {Register.OUTPUT_SHIFT: RegisterSpec(bits_to_count(most + 1), 0, most,
                                                    "DataMove out: bits rounded off the product"),
                 Register.ACTIVATION_ZERO_POINT: zero("MatMul: subtracted from each activation"),
                 Register.INPUT_ZERO_POINT: zero("DataMove into the accumulators: subtracted first"),
@@ -109,6 +113,11 @@ class Int8(Scheme):
                 **({Register.ACTIVATION_TABLE: table} if activation_tables else {})}
 
     # -- widths ----------------------------------------------------------------------------------------------------
+    @property
+    def most_output_shift(self) -> int:
+        """The largest OUTPUT_SHIFT: it rounds every product to 0."""
+        return SCALED_WIDTH + self.multiplier_width
+
     @property
     def activation_width(self) -> int:
         """Bits of an activation minus its zero point."""
@@ -178,7 +187,7 @@ class Int8(Scheme):
         multipliers = (vectors[:MULTIPLIER_BYTES] & 0xFF).T @ digits[:MULTIPLIER_BYTES]
         biases = (vectors[MULTIPLIER_BYTES:] & 0xFF).T @ digits[:BIAS_BYTES]
         negative = biases > maximum(BIAS_WIDTH)
-        return multipliers & (1 << MULTIPLIER_WIDTH) - 1, biases - (negative.astype(np.int64) << BIAS_WIDTH)
+        return multipliers & (1 << self.multiplier_width) - 1, biases - (negative.astype(np.int64) << BIAS_WIDTH)
 
     def scale_vectors(self, multipliers: np.ndarray, biases: np.ndarray) -> np.ndarray:
         """Return the vectors of a LoadScale, int64 [SCALE_VECTORS, lanes] of signed bytes.

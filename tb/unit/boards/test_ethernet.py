@@ -14,7 +14,7 @@ from weft.simulate.build import build_simulation
 from weft.simulate.simulation import run_simulation
 
 TOP = "ethernet_board"
-PINS = f'public_flat_rw -module "{TOP}" -var "*_clk"\n' + "".join(
+PINS = f'public_flat_rw -module "{TOP}" -var "*clk"\n' + "".join(
     f'public_flat_{way} -module "{TOP}" -var "{name}"\n' for way, names in (
         ("rw", ("*_rst", "rx_valid", "rx_data", "rx_last", "tx_ready")), ("rd", ("tx_valid", "tx_data", "tx_last")))
     for name in names)
@@ -26,5 +26,5 @@ def test_the_driver_s_packets_reach_the_bus_by_frames(tmp_path: Path) -> None:
     toolchain.setup()
     subprocess.run([sys.executable, "-m", "weft.tb.bench.ethernet_board", "."], cwd=tmp_path, check=True,
                    capture_output=True)
-    simulation = build_simulation((tmp_path / f"{TOP}.v").read_text(), top=TOP, clock=None, public_vlt=PINS)
+    simulation = build_simulation((tmp_path / f"{TOP}.v").read_text(), top=TOP, public_vlt=PINS)
     run_simulation(simulation, "weft.tb.bench.serve_ethernet", directory=tmp_path, seed=1)

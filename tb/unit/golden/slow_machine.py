@@ -326,7 +326,7 @@ class SlowMachine:
         near, stride = self.isa.address(0, ins.operand0)
         for lane in range(self.arch.array_size):
             code = bytes(self.local[near + k * stride][lane] % 256 for k in range(7))
-            self.scale[lane] = (int.from_bytes(code[:3], "little") % 2 ** 17,
+            self.scale[lane] = (int.from_bytes(code[:3], "little") % 2 ** self.arch.multiplier_width,
                                 int.from_bytes(code[3:], "little", signed=True))
 
     def move_scalar(self, dram: dict[int, int], at: int, near: int, lane: int, *, to_dram: bool) -> None:

@@ -9,7 +9,7 @@ from amaranth.sim import Simulator
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SCALE_VECTORS, Int8, OutputRescale
-from weft.hw.contract.schemes.int8 import MOST_OUTPUT_SHIFT, MULTIPLIER_WIDTH, SCALE_LATENCY
+from weft.hw.contract.schemes.int8 import SCALE_LATENCY
 from weft.hw.memory.scaler import Scaler
 
 BLOCKS, ROWS = 12, 40
@@ -26,22 +26,23 @@ def ties(rng: np.random.Generator, shift: int) -> int:
     return int(rng.integers(-300, 300)) * (1 << shift) + ((1 << shift) >> 1)
 
 
-@pytest.mark.parametrize("width", (24, 32))
-def test_rows_leave_as_the_law_says(width: int) -> None:
+@pytest.mark.parametrize(("width", "bits"), ((24, 17), (32, 17), (32, 18), (32, 24)))
+def test_rows_leave_as_the_law_says(width: int, bits: int) -> None:
     """Each block of rows comes behind its own scales, without a gap, and is scaled while the next ones come in."""
-    arch = Arch.load("tiny").replace(data_type="INT8", array_size=3, accumulator_width=width)
+    arch = Arch.load("tiny").replace(data_type="INT8", array_size=3, accumulator_width=width,
+                                     multiplier_width=bits)
     numbers, rng = arch.scheme, np.random.default_rng(width)
     assert isinstance(numbers, Int8)
     dut, expected, found = Scaler(arch), [], []
     blocks = []
     for block in range(BLOCKS):
-        multipliers = values(rng, 0, (1 << MULTIPLIER_WIDTH) - 1, (3,))
+        multipliers = values(rng, 0, (1 << bits) - 1, (3,))
         biases = values(rng, -1 << 31, (1 << 31) - 1, (3,)) if block % 3 else np.zeros(3, np.int64)
         if block % 4 == 0:
             multipliers[:] = 1
         rows = []
         for _ in range(ROWS):
-            shift, zero, relu = (int(rng.integers(0, MOST_OUTPUT_SHIFT + 1)), int(rng.integers(-128, 128)),
+            shift, zero, relu = (int(rng.integers(0, numbers.most_output_shift + 1)), int(rng.integers(-128, 128)),
                                  bool(rng.integers(0, 2)))
             row = values(rng, -1 << width - 1, (1 << width - 1) - 1, (3,))
             if rng.random() < 0.3:
