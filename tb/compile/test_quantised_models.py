@@ -67,3 +67,16 @@ def test_digits_in_bytes(tmp_path: Path) -> None:
     watch.checker.insist()
     found = Session(Network.load(report.model_path)).run({"image": held["image"][:40]}).outputs["logits"]
     np.testing.assert_array_equal(found.argmax(1), held["logits"][:40].argmax(1))
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize(("name", "least"), [("mlperf_tiny_resnet8_tflite_int8_qdq", 1.0),
+                                             ("resnet20_cifar10_folded_int8", 0.8)])
+def test_wide_multipliers_make_whole_networks_equal(name: str, least: float, tmp_path: Path) -> None:
+    """Each layer reads what the machine made before it. With 17 bits 94 and 45 % of the outputs are equal."""
+    path = shared(f"models/{name}.onnx")
+    samples = np.load(path.with_suffix(".npz"))["input"]
+    report = compile_model(path, ARCH.replace(multiplier_width=24), tmp_path, host_fallback=True)
+    found, = Session(Network.load(report.model_path)).run({"input": samples}).outputs.values()
+    wanted = [next(iter(run_float(path, {"input": each[None]}).values())) for each in samples]
+    assert np.isclose(found, np.concatenate(wanted), rtol=1e-6).mean() >= least
