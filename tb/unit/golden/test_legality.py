@@ -93,6 +93,22 @@ def test_a_range_of_strides_ends_with_the_last_stride() -> None:
         assert (found and found.cause) == cause
 
 
+@pytest.mark.parametrize("unit", ["MatMul", "DataMove"])
+@pytest.mark.parametrize(("pitch", "other"), [(28, 31), (29, 4)])
+def test_rows_lie_a_pitch_of_their_own_instruction_apart(unit: str, pitch: int, other: int) -> None:
+    """Of two rows of four vectors, the second one ends at the last vector of local memory, or just behind it."""
+    arch = MACHINES["tiny"]
+    isa, multiplies = Isa(arch), unit == "MatMul"
+    registers = [Register.MAT_MUL_LOCAL_PITCH, Register.MOVE_LOCAL_PITCH]
+    own, others = registers if multiplies else registers[::-1]
+    rows, far = ((Register.MAT_MUL_ROWS, Register.MAT_MUL_ACCUMULATOR_PITCH) if multiplies
+                 else (Register.MOVE_ROWS, Register.MOVE_FAR_PITCH))
+    last = isa.mat_mul(0, 0, 4) if multiplies else isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, 4)
+    found = assert_same(isa.assemble([isa.configure(rows, 1), isa.configure(far, 4), isa.configure(own, pitch),
+                                      isa.configure(others, other), last]), arch)
+    assert (found and found.cause) == (Cause.LOCAL_RANGE if pitch > 28 else None)
+
+
 def test_a_loop_may_be_open_at_the_end() -> None:
     arch = MACHINES["tiny"]
     isa = Isa(arch)

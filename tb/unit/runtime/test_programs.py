@@ -34,3 +34,10 @@ def test_a_register_that_the_machine_lacks_is_left_to_the_machine() -> None:
     lacking = isa.assemble([legal._replace(operand0=int(Register.TAP_PITCH))])
     group, = Batch(isa, lacking).groups(2)
     assert [number for number, _ in configures(isa, group[0])].count(Register.TAP_PITCH) == 2
+
+
+def test_programs_of_images_have_eight_mebibytes_together() -> None:
+    """As many images are one program as that has room for, and a longer program is one image's."""
+    isa, mebibyte = Isa(TINY), 1 << 20
+    for length, images in ((mebibyte, 8), (mebibyte - 1, 8), (mebibyte + 1, 7), (8 * mebibyte, 1), (9 * mebibyte, 1)):
+        assert Batch(isa, bytes(length), 1 << 16).most_images == images, length
