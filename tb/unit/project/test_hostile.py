@@ -21,7 +21,8 @@ def test_every_reader_has_quick_cases() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_quick", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("is_quick", [pytest.param(True, marks=pytest.mark.wide),
+                                      pytest.param(False, marks=pytest.mark.long)])
 def test_cases(is_quick: bool) -> None:
     """One process runs them all, a child for each: one test, so that one worker does it."""
     done = subprocess.run([sys.executable, "scripts/hostile.py", *["--quick"] * is_quick, "--json"], cwd=ROOT,

@@ -143,6 +143,7 @@ def prepared(folder: Path) -> dict[str, str]:
 
 @pytest.mark.wide_cases("README.md")
 @pytest.mark.slow
+@pytest.mark.wide_cases("docs/cli.md")
 @pytest.mark.parametrize("page", RUN_HERE)
 def test_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     lines = seconds(page_commands(page), False)

@@ -49,6 +49,7 @@ def shipped(name: str) -> bool:
     return not name.startswith(NOT_SHIPPED) and not page_of_a_room and "__pycache__" not in name
 
 
+@pytest.mark.wide
 def test_wheel_holds_every_module_and_every_data_file(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     files = [path.relative_to(ROOT) for top in TOPS for path in (ROOT / top).rglob("*") if path.is_file()]
@@ -61,6 +62,7 @@ def test_wheel_holds_every_module_and_every_data_file(wheel: Path) -> None:
     assert any(name.startswith("weft/cycles/prebuilt/") and name.endswith(".nbc") for name in names)
 
 
+@pytest.mark.wide
 def test_wheel_holds_nothing_of_other_people(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

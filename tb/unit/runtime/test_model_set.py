@@ -99,6 +99,7 @@ def test_a_kill_at_any_file_operation_leaves_the_old_set_or_the_new_one(tmp_path
     assert found == [OLD] * switch + [NEW] * (len(found) - switch)
 
 
+@pytest.mark.wide
 def test_a_kill_behind_a_kill_does_so_too_and_the_next_write_cleans_up(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     old(folder).save()
