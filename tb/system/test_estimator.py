@@ -50,6 +50,7 @@ def test_random_programs_take_the_same_cycles(name: str, latency: int) -> None:
     agree(arch, [Isa(arch).assemble(random_program(arch, seed, LENGTH)) for seed in range(PROGRAMS)], latency)
 
 
+@pytest.mark.wide_cases("lanes8_int8")
 @pytest.mark.parametrize("name", ["lanes2", "lanes4_slices", "lanes8_int8"])
 def test_strided_moves_behind_each_other_take_the_same_cycles(name: str) -> None:
     """Longer than a random program's, each vector a segment: the way to the bursts fills and stands still. With

@@ -40,6 +40,7 @@ def assembled(name: str, programs: list[list[Instruction]]) -> list[bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.wide_cases("two on one port")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_random_signalled_programs_leave_what_golden_leaves_in_any_order(name: str) -> None:
     """With stalls and jitter; each group begins with what the one before left."""
