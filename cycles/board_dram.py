@@ -29,21 +29,21 @@ def step_memory(state, machine, now):
     for number in range(windows):
         offer(ports[1 + number], state.readers[number], state.writers[number])
     port, program = ports[1 + windows], state.program
-    port.ar_valid, port.ar_address, port.ar_beats = program.address_valid, program.address, program.address_beats
+    port.ar.valid, port.ar.address, port.ar.beats = program.address_valid, program.address, program.address_beats
     port.r_ready = program.received < FETCH_BEATS
     step_dram(state.dram, state.controller, now)
     program.arriving = program.received > 0 and state.control.beats < FETCH_BEATS
     program.received += port.r_taken - program.arriving
-    if port.ar_taken:
+    if port.ar.taken:
         next_burst(program, machine)
 
 
 @kernel
 def offer(port, reader, writer):
     """Set a port's channels to what a reader and a writer offer."""
-    port.ar_valid, port.ar_address, port.ar_beats = reader.address_valid, reader.address, reader.address_beats
+    port.ar.valid, port.ar.address, port.ar.beats = reader.address_valid, reader.address, reader.address_beats
     port.ar_joins = reader.address_valid and reader.joins
-    port.aw_valid, port.aw_address, port.aw_beats = writer.address_valid, writer.address, writer.address_beats
+    port.aw.valid, port.aw.address, port.aw.beats = writer.address_valid, writer.address, writer.address_beats
     port.w_valid, port.w_last = writer.words > 0, writer.word_last[0]
     port.r_ready, port.b_ready = reader.waiting < READER_BEATS_WAITING, 1
 

@@ -24,7 +24,7 @@ def ask_port(port, controller):
     elif asks(port):
         port.to_valid = 1
         port.to_writes = 1 - port.reads
-        word = (port.ar_at if port.reads else port.aw_at) >> controller.word_shift
+        word = (port.ar.at if port.reads else port.aw.at) >> controller.word_shift
     port.to_bank = word >> controller.bank_shift & controller.bank_mask
     port.to_row = word >> controller.row_shift & controller.row_mask
 
@@ -38,27 +38,27 @@ def asks(port):
 @kernel
 def may_read(port):
     """Tell whether the port has a read command and room for its data."""
-    return port.ar_held and port.r_reserved != BEATS
+    return port.ar.held and port.r_reserved != BEATS
 
 
 @kernel
 def may_write(port):
     """Tell whether the port has a write command and its data."""
-    return port.aw_held and port.w_level + port.w_readable > port.w_reserved
+    return port.aw.held and port.w_level + port.w_readable > port.w_reserved
 
 
 @kernel
 def step_port(port, controller):
     """Step a port by a cycle. ``to_ready``: the crossbar takes the command."""
     asked, reads = asks(port), port.reads
-    last = asked and (port.ar_left if reads else port.aw_left) == 1
+    last = asked and (port.ar.left if reads else port.aw.left) == 1
     readable = port.w_readable
     arrives = port.rdata_line & 1
     leaves = port.wdata_line & 1
     port.rdata_line >>= 1
     port.wdata_line >>= 1
     if port.down > 1:
-        taken = step_cut(port, asked, (port.ar_at if reads else port.aw_at) >> port.shift, reads)
+        taken = step_cut(port, asked, (port.ar.at if reads else port.aw.at) >> port.shift, reads)
         beat_in, beat_out = cut_data(port, arrives, leaves)
     else:
         taken, beat_in, beat_out = asked and port.to_ready, arrives, leaves
@@ -75,15 +75,11 @@ def step_axi(port, asked, taken, reads, last):
     The other direction's turn comes after a burst, or while nothing is asked."""
     wants_read, wants_write = may_read(port), may_write(port)
     if taken and reads:
-        port.ar_left -= 1
-        port.ar_at += 1 << port.shift
-        port.ar_held = port.ar_left > 0
+        begin_beat(port.ar, port.shift)
     elif taken:
-        port.aw_left -= 1
-        port.aw_at += 1 << port.shift
-        port.aw_held = port.aw_left > 0
-    take_read(port)
-    take_write(port)
+        begin_beat(port.aw, port.shift)
+    take_burst(port.ar)
+    take_burst(port.aw)
     if not asked or (taken and last):
         if reads and wants_write:
             port.reads = 0
@@ -92,33 +88,27 @@ def step_axi(port, asked, taken, reads, last):
 
 
 @kernel
-def take_read(port):
-    """Take a burst of reads: the spare one first, then the master's, which becomes the spare one if there is no room.
-
-    The master's is taken as long as there was no spare one."""
-    room = not port.ar_held
-    port.ar_taken = port.ar_valid and not port.ar_spare
-    if room and port.ar_spare:
-        port.ar_held, port.ar_at, port.ar_left = 1, port.ar_spare_address, port.ar_spare_beats
-        port.ar_spare = 0
-    elif room and port.ar_taken:
-        port.ar_held, port.ar_at, port.ar_left = 1, port.ar_address, port.ar_beats
-    elif port.ar_taken:
-        port.ar_spare, port.ar_spare_address, port.ar_spare_beats = 1, port.ar_address, port.ar_beats
+def begin_beat(channel, shift):
+    """Count a command of the burst that is held. ``shift``: log2 of a beat's bytes."""
+    channel.left -= 1
+    channel.at += 1 << shift
+    channel.held = channel.left > 0
 
 
 @kernel
-def take_write(port):
-    """Take a burst of writes, as :func:`take_read` one of reads."""
-    room = not port.aw_held
-    port.aw_taken = port.aw_valid and not port.aw_spare
-    if room and port.aw_spare:
-        port.aw_held, port.aw_at, port.aw_left = 1, port.aw_spare_address, port.aw_spare_beats
-        port.aw_spare = 0
-    elif room and port.aw_taken:
-        port.aw_held, port.aw_at, port.aw_left = 1, port.aw_address, port.aw_beats
-    elif port.aw_taken:
-        port.aw_spare, port.aw_spare_address, port.aw_spare_beats = 1, port.aw_address, port.aw_beats
+def take_burst(channel):
+    """Take a burst: the spare one first, then the master's, which becomes the spare one if there is no room.
+
+    The master's is taken as long as there was no spare one."""
+    room = not channel.held
+    channel.taken = channel.valid and not channel.spare
+    if room and channel.spare:
+        channel.held, channel.at, channel.left = 1, channel.spare_address, channel.spare_beats
+        channel.spare = 0
+    elif room and channel.taken:
+        channel.held, channel.at, channel.left = 1, channel.address, channel.beats
+    elif channel.taken:
+        channel.spare, channel.spare_address, channel.spare_beats = 1, channel.address, channel.beats
 
 
 @kernel

@@ -34,19 +34,20 @@ CONTROLLER = np.dtype([(name, "i8") for name in (
 """``word_shift``: log2 of the bytes of one command; ``bank_shift``, ``row_shift``: where bank and row lie in an
 address of such words. ``precharge_latency``: cycles from a write to a precharge, ``turn_latency``: to a read."""
 
+CHANNEL = np.dtype([(name, "i8") for name in (
+    "valid", "address", "beats", "taken", "spare", "spare_address", "spare_beats", "held", "at", "left")])
+"""An address channel of a port. The master offers ``valid``, ``address`` and ``beats``; ``taken`` is the answer.
+
+``spare``: the register in front of LiteDRAM holds a burst. ``held``: LiteDRAM works on one; its next beat is at ``at``,
+and ``left`` beats are to come."""
+
 PORT = np.dtype([
     ("shift", "i8"), ("down", "i8"),
     # what the master offers in this cycle, and what became of it
-    ("ar_valid", "i8"), ("ar_address", "i8"), ("ar_beats", "i8"), ("ar_joins", "i8"),
-    ("ar_taken", "i8"),
-    ("aw_valid", "i8"), ("aw_address", "i8"), ("aw_beats", "i8"), ("aw_taken", "i8"),
+    ("ar", CHANNEL), ("ar_joins", "i8"), ("aw", CHANNEL),
     ("w_valid", "i8"), ("w_last", "i8"), ("w_taken", "i8"),
     ("r_ready", "i8"), ("r_taken", "i8"), ("b_ready", "i8"), ("b_taken", "i8"),
     # AXI to native
-    ("ar_spare", "i8"), ("ar_spare_address", "i8"), ("ar_spare_beats", "i8"),
-    ("aw_spare", "i8"), ("aw_spare_address", "i8"), ("aw_spare_beats", "i8"),
-    ("ar_held", "i8"), ("ar_at", "i8"), ("ar_left", "i8"),
-    ("aw_held", "i8"), ("aw_at", "i8"), ("aw_left", "i8"),
     ("r_reserved", "i8"), ("r_level", "i8"), ("r_valid", "i8"),
     ("w_reserved", "i8"), ("w_level", "i8"), ("w_readable", "i8"), ("w_lasts", "i8", LASTS), ("w_in", "i8"),
     ("w_out", "i8"), ("b_level", "i8"), ("reads", "i8"),
@@ -58,7 +59,6 @@ PORT = np.dtype([
     ("wdata_line", "i8"), ("rdata_line", "i8"),
 ])
 """A master of the crossbar. ``shift``: log2 of its beat's bytes; ``down``: words that a beat is cut into.
-``ar_spare``, ``aw_spare``: the register in front of LiteDRAM holds a burst.
 ``r_reserved``, ``w_reserved``: beats in the buffers that commands stand for; ``reads``: 1 where it is the reads' turn.
 ``wdata_line``, ``rdata_line``: delay lines, a bit a cycle."""
 

@@ -76,11 +76,11 @@ def step_port(port, states, machine, now):
         state = states[port.first + place * port.every]
         offer(state.dram.ports[DATA], state.readers[0], state.writers[0])
         own, program = state.dram.ports[PROGRAM], state.program
-        own.ar_valid, own.ar_beats = program.address_valid, program.address_beats
+        own.ar.valid, own.ar.beats = program.address_valid, program.address_beats
         own.r_ready = program.received < FETCH_BEATS
         for master in (DATA, PROGRAM):
             each = state.dram.ports[master]
-            each.ar_taken = each.r_taken = each.aw_taken = each.w_taken = each.b_taken = 0
+            each.ar.taken = each.r_taken = each.aw.taken = each.w_taken = each.b_taken = 0
     step_reads(port, states, machine, now)
     step_writes(port, states, machine, now)
     for place in range(port.cores):
@@ -90,8 +90,8 @@ def step_port(port, states, machine, now):
         program.received += own.r_taken - program.arriving
         core.queued -= own.r_taken
         core.free += own.r_taken
-        if own.ar_taken:
-            core.free -= own.ar_beats
+        if own.ar.taken:
+            core.free -= own.ar.beats
             next_burst(program, machine)
 
 
@@ -145,17 +145,17 @@ def grant_read(port, states, machine):
         client = (port.read_last + behind) % count
         place = client % port.cores
         own = states[port.first + place * port.every].dram.ports[DATA if client < port.cores else PROGRAM]
-        if own.ar_valid and (may_be_read(port, states, place, machine) if client < port.cores
-                             else port.core[place].free >= own.ar_beats):
+        if own.ar.valid and (may_be_read(port, states, place, machine) if client < port.cores
+                             else port.core[place].free >= own.ar.beats):
             whose = 1 << client
             if client < port.cores and own.ar_joins and machine.join_cycles:
                 whose = alike(port, states, place)
             for other in range(port.cores):
                 if whose >> other & 1:
-                    states[port.first + other * port.every].dram.ports[DATA].ar_taken = 1
-            own.ar_taken = 1
+                    states[port.first + other * port.every].dram.ports[DATA].ar.taken = 1
+            own.ar.taken = 1
             port.read_last = client
-            port.whose[port.asked % RING], port.beats[port.asked % RING] = whose, own.ar_beats
+            port.whose[port.asked % RING], port.beats[port.asked % RING] = whose, own.ar.beats
             port.asked += 1
             return
 
@@ -166,7 +166,7 @@ def alike(port, states, place):
     own, found = states[port.first + place * port.every].dram.ports[DATA], 0
     for other in range(port.cores):
         each = states[port.first + other * port.every].dram.ports[DATA]
-        if each.ar_joins and each.ar_address == own.ar_address and each.ar_beats == own.ar_beats:
+        if each.ar_joins and each.ar.address == own.ar.address and each.ar.beats == own.ar.beats:
             found |= 1 << other
     return found
 
@@ -186,7 +186,7 @@ def wait_for_others(port, states, machine):
     waits = False
     for place in range(port.cores):
         own = states[port.first + place * port.every].dram.ports[DATA]
-        waits = waits or (own.ar_joins and not own.ar_taken)
+        waits = waits or (own.ar_joins and not own.ar.taken)
     port.waited = min(port.waited + 1, machine.join_cycles) if waits else 0
 
 
@@ -217,8 +217,8 @@ def step_writes(port, states, machine, now):
         take_beat(port, states, room)
     for place in range(port.cores):
         own, core = states[port.first + place * port.every].dram.ports[DATA], port.core[place]
-        own.aw_taken = own.aw_valid and core.ahead_before < PORT_BURSTS_AHEAD
-        core.ahead += own.aw_taken
+        own.aw.taken = own.aw.valid and core.ahead_before < PORT_BURSTS_AHEAD
+        core.ahead += own.aw.taken
         core.ahead_before = core.ahead
 
 

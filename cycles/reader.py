@@ -110,7 +110,7 @@ def next_bytes(reader, machine):
 def address(state, reader, number, machine, now):
     """Step the address channel: an offered address is taken while the DRAM has room, and the next one is made."""
     room = reader.accepted - reader.answered < machine.dram_bursts
-    if state.dram.ports[port_of(number)].ar_taken if state.paced else reader.address_valid and room:
+    if state.dram.ports[port_of(number)].ar.taken if state.paced else reader.address_valid and room:
         reader.due[reader.accepted % DEPTH] = now + machine.dram_read_latency - 1
         reader.accepted += 1
         reader.address_valid = 0

@@ -150,7 +150,7 @@ def address(state, writer, number, machine, now):
 
     It is only made while not too many bursts wait for data."""
     room = writer.accepted - writer.answered < machine.dram_bursts
-    if state.dram.ports[port_of(number)].aw_taken if state.paced else writer.address_valid and room:
+    if state.dram.ports[port_of(number)].aw.taken if state.paced else writer.address_valid and room:
         writer.accepted += 1
         writer.address_valid = 0
     if not writer.address_valid and writer.bursts - writer.sent < BURSTS_BEFORE_DATA:

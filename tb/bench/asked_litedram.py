@@ -51,11 +51,11 @@ def replay_ports(dram, controller, wires):
     for now in range(len(wires)):
         for number in range(wires.shape[1]):
             port, row = dram.ports[number + 1], wires[now, number]
-            port.ar_valid, port.ar_address, port.ar_beats = row[0], row[1], row[2]
-            port.aw_valid, port.aw_address, port.aw_beats = row[4], row[5], row[6]
+            port.ar.valid, port.ar.address, port.ar.beats = row[0], row[1], row[2]
+            port.aw.valid, port.aw.address, port.aw.beats = row[4], row[5], row[6]
             port.w_valid, port.w_last, port.r_ready, port.b_ready = row[8], row[9], row[11], 1
         step_dram(dram, controller, now)
         for number in range(wires.shape[1]):
             port, row = dram.ports[number + 1], wires[now, number]
-            row[3], row[7], row[10] = port.ar_taken, port.aw_taken, port.w_taken
+            row[3], row[7], row[10] = port.ar.taken, port.aw.taken, port.w_taken
             row[12], row[13] = port.r_taken, port.b_taken
