@@ -39,7 +39,7 @@ from weft.compiler.quantize.tables import function_of
 from weft.compiler.quantize.var_scales import STEPS, var_scales
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import round_half_even
-from weft.hw.contract.schemes.int8 import SCALED_WIDTH
+from weft.hw.contract.schemes.int8 import most_output_shift
 from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
 MOST_SUM = 1 << 24
@@ -231,7 +231,7 @@ def _requantization(ratios: np.ndarray, bits: int) -> tuple[int, np.ndarray]:
 
     A ratio is the accumulator's step over the output's, for each channel. A multiplier has ``bits`` bits."""
     largest = float(ratios.max())
-    shift = min(max(bits - 1 - math.floor(math.log2(largest)), 0), SCALED_WIDTH + bits)
+    shift = min(max(bits - 1 - math.floor(math.log2(largest)), 0), most_output_shift(bits))
     if round(largest * 2.0 ** shift) >= 1 << bits:
         shift = max(shift - 1, 0)
     multipliers = np.rint(ratios * 2.0 ** shift).astype(np.int64)

@@ -17,6 +17,7 @@ from weft.hw.contract.schemes.int8 import (
     SCALE_LATENCY,
     SCALE_VECTORS,
     SCALED_WIDTH,
+    most_output_shift,
 )
 from weft.hw.parts import fixed_point
 from weft.hw.parts.delay import DelayLine
@@ -53,7 +54,7 @@ class Scaler(wiring.Component):
         zero_of = DelayLine(m, self.zero, CLIPPED, name="zero_line")
         shifts = DelayLine(m, self.shift, CUT, name="shift_line")
         relus = DelayLine(m, self.relu, ROUNDED, name="relu_line")
-        reached = Signal(self._arch.scheme.most_output_shift + 1, reset_less=True)
+        reached = Signal(most_output_shift(self._arch.multiplier_width) + 1, reset_less=True)
         m.d.sync += reached.eq(fixed_point.reached(shifts.tap(PASSED - 1), len(reached)))
         for lane in range(self._arch.array_size):
             product = self._product(m, lane)

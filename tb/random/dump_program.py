@@ -150,7 +150,7 @@ class _Dump:
 
     def plain_scale(self) -> None:
         """Load a multiplier of 1 without bias."""
-        self.shifts(self.arch.scheme.most_output_shift)
+        self.shifts(self.isa.registers[Register.OUTPUT_SHIFT].maximum)
         for vector in reversed(range(SCALE_VECTORS)):
             self.program += [self.isa.configure(Register.OUTPUT_ZERO_POINT, int(vector == 0)),
                              self.isa.data_move(DataFlow.ACCUMULATOR_TO_LOCAL, vector, 0, 1)]

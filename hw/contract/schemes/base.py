@@ -55,11 +55,11 @@ class Scheme(ABC):
     """The arithmetic of one machine, in integers; arrays have the lanes last.
 
     ``scalar``: the type in DRAM, local memory and SIMD registers. ``accumulator_width``: bits of an accumulator.
-    ``multiplier_width``: bits of the multipliers that requantize, where lanes have some."""
+    ``multiplier_width``: bits of the multipliers that requantize, 0 where lanes have none."""
 
     scalar: DataType
     accumulator_width: int
-    multiplier_width: int = 17
+    multiplier_width: int = 0
 
     name: ClassVar[str]
     """Value of the architecture's key ``mac_rounding``."""
@@ -82,11 +82,6 @@ class Scheme(ABC):
     """Whether a sum of products depends on the order of its terms."""
     bias_cycles: ClassVar[int]
     """Cycles that a sum takes in the array besides its rows and columns: for bias and DSP registers."""
-
-    @property
-    def most_output_shift(self) -> int:
-        """The largest OUTPUT_SHIFT of a machine that requantizes by multipliers; 0 for any other."""
-        return 0
 
     @property
     def per_lane(self) -> bool:

@@ -58,6 +58,11 @@ NO_LOSS = 16
 Rounding may bring values that calibration saw at the end of the range so far."""
 
 
+def most_output_shift(multiplier_width: int) -> int:
+    """Return the largest OUTPUT_SHIFT of a machine by the bits of its multipliers: it rounds every product to 0."""
+    return SCALED_WIDTH + multiplier_width
+
+
 class Int8(Scheme):
     """The scheme of bytes with scales, whose moves multiply.
 
@@ -102,7 +107,7 @@ class Int8(Scheme):
 
         table = RegisterSpec(bits_to_count(activation_tables + 1), 0, activation_tables,
                              "DataMove out: the table that bytes are looked up in at the end, 0 for none")
-        most = self.most_output_shift
+        most = most_output_shift(self.multiplier_width)
         return {Register.OUTPUT_SHIFT: RegisterSpec(bits_to_count(most + 1), 0, most,
                                                    "DataMove out: bits rounded off the product"),
                 Register.ACTIVATION_ZERO_POINT: zero("MatMul: subtracted from each activation"),
@@ -113,11 +118,6 @@ class Int8(Scheme):
                 **({Register.ACTIVATION_TABLE: table} if activation_tables else {})}
 
     # -- widths ----------------------------------------------------------------------------------------------------
-    @property
-    def most_output_shift(self) -> int:
-        """The largest OUTPUT_SHIFT: it rounds every product to 0."""
-        return SCALED_WIDTH + self.multiplier_width
-
     @property
     def activation_width(self) -> int:
         """Bits of an activation minus its zero point."""

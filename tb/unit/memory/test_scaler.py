@@ -9,7 +9,7 @@ from amaranth.sim import Simulator
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.schemes import SCALE_VECTORS, Int8, OutputRescale
-from weft.hw.contract.schemes.int8 import SCALE_LATENCY
+from weft.hw.contract.schemes.int8 import SCALE_LATENCY, most_output_shift
 from weft.hw.memory.scaler import Scaler
 
 BLOCKS, ROWS = 12, 40
@@ -42,7 +42,7 @@ def test_rows_leave_as_the_law_says(width: int, bits: int) -> None:
             multipliers[:] = 1
         rows = []
         for _ in range(ROWS):
-            shift, zero, relu = (int(rng.integers(0, numbers.most_output_shift + 1)), int(rng.integers(-128, 128)),
+            shift, zero, relu = (int(rng.integers(0, most_output_shift(bits) + 1)), int(rng.integers(-128, 128)),
                                  bool(rng.integers(0, 2)))
             row = values(rng, -1 << width - 1, (1 << width - 1) - 1, (3,))
             if rng.random() < 0.3:
