@@ -26,21 +26,21 @@ TRACE_SOURCES = [SV / "trace.cpp"]
 
 
 def build_simulation(verilog_text: str, *, top: str, sources: Sequence[Path] = (), includes: Sequence[Path] = (),
-                     public_vlt: str = "", clock: str | None = "clk", parameters: Mapping[str, int] | None = None,
+                     public_vlt: str = "", parameters: Mapping[str, int] | None = None,
                      trace: bool = False, coverage: bool = False,
                      random_start: bool = False) -> Simulation:
     """Return the simulation of module ``top``.
 
     It is made from ``verilog_text`` (may be empty) and the .v, .sv and .cpp ``sources``. ``public_vlt``: the body of a
-    Verilator control file that names the signals cocotb may touch; all others are private, for speed. ``clock``: the
-    input of ``top`` which the main loop drives, None to leave all clocks to cocotb. ``trace`` and ``coverage`` build
-    these in; a run asks for its trace. ``random_start``: what has no initial value begins random. Equal content gives
-    the same program without building."""
+    Verilator control file that names the signals cocotb may touch; all others are private, for speed. The
+    main loop drives the input ``clk`` of ``top``. ``trace`` and ``coverage`` build these in; a run asks for its trace.
+    ``random_start``: what has no initial value begins random. Equal content gives the same program without
+    building."""
     toolchain.check_system_packages()
     design = _Design(verilog_text, tuple(Path(path).resolve() for path in sources),
                      tuple(Path(path).resolve() for path in includes), public_vlt,
-                     tuple(_verilator_flags(top, clock, parameters or {}, trace, coverage, random_start)),
-                     is_plain=clock == "clk" and not trace and not coverage)
+                     tuple(_verilator_flags(top, parameters or {}, trace, coverage, random_start)),
+                     is_plain=not trace and not coverage)
     directory = cache_directory("simulation") / f"{top}-{design.digest()}"
     with built_once(directory) as work:
         if work is not None:
@@ -48,7 +48,7 @@ def build_simulation(verilog_text: str, *, top: str, sources: Sequence[Path] = (
     return Simulation(directory / "simulation", top, trace, random_start)
 
 
-def _verilator_flags(top: str, clock: str | None, parameters: Mapping[str, int], trace: bool,
+def _verilator_flags(top: str, parameters: Mapping[str, int], trace: bool,
                      coverage: bool, random_start: bool) -> list[str]:
     """Return the command line options of Verilator."""
     libs = cocotb_tools.config.libs_dir
@@ -57,8 +57,7 @@ def _verilator_flags(top: str, clock: str | None, parameters: Mapping[str, int],
     flags += ["--x-initial", "unique" if random_start else "fast"]
     flags += ["--output-split", "8000", "--output-split-cfuncs", "20000"]
     flags += ["-LDFLAGS", f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator"]
-    if clock:
-        flags += ["-CFLAGS", f"-DWEFT_CLOCK={clock}", "-CFLAGS", "-DWEFT_HALF_PERIOD=5000"]
+    flags += ["-CFLAGS", "-DWEFT_CLOCK=clk", "-CFLAGS", "-DWEFT_HALF_PERIOD=5000"]
     if trace:
         flags += ["--trace-fst" if toolchain.trace_format() == "fst" else "--trace-vcd"]
     if coverage:

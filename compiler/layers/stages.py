@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What layers are made of: the cores, the stages on a core's result in the accumulators, and the saves.
+"""The parts of a layer: its core, the stages on the core's result in the accumulators, and the saves.
 
 They name memory objects: Vars (tensors between layers) and Consts (weights, bias)."""
 

@@ -70,4 +70,4 @@ WAYS_OUT: dict[Cause, str] = {
     Cause.COUNTER_OVERFLOW: "let this core wait for earlier posts before others post again",
     Cause.OTHER_CORE: "look at the cause that the other core reports",
 }
-"""What a user does after a stop: an instruction can be corrected, an answer of memory or another core cannot."""
+"""The way out after a stop, by cause: an instruction can be corrected, an answer of memory or another core cannot."""

@@ -4,7 +4,7 @@
 // A clock from cocotb costs Python time at every edge, one from SystemVerilog a coroutine resumption; here it is a
 // store. The top module's input WEFT_CLOCK toggles every WEFT_HALF_PERIOD time steps. Callbacks on the clock run
 // before the design sees the edge, and what they write is applied after it, so that a coroutine which awaits an edge
-// samples what a flip-flop would sample. Without WEFT_CLOCK, cocotb drives everything.
+// samples what a flip-flop would sample.
 //
 // $fatal ends the simulation in an orderly way (cocotb reports the test as failed, the exit code is 1).
 
@@ -26,15 +26,9 @@ using Trace = VerilatedVcdC;
 #endif
 #endif
 
-#ifndef WEFT_HALF_PERIOD
-#define WEFT_HALF_PERIOD 5
-#endif
-
 extern "C" void vlog_startup_routines_bootstrap(void);
 
 namespace {
-
-constexpr uint64_t kNever = ~0ULL;
 
 uint64_t now = 0;
 
@@ -85,12 +79,8 @@ int main(int argc, char** argv) {
     VerilatedVpi::callCbs(cbStartOfSimulation);
     value_callbacks();
 
-#ifdef WEFT_CLOCK
     uint64_t next_edge = WEFT_HALF_PERIOD;
     top->WEFT_CLOCK = 0;
-#else
-    uint64_t next_edge = kNever;
-#endif
 
     while (!Verilated::gotFinish()) {
         settle(*top);
@@ -99,7 +89,6 @@ int main(int argc, char** argv) {
 #endif
         uint64_t next = std::min<uint64_t>(next_edge, VerilatedVpi::cbNextDeadline());
         if (top->eventsPending()) next = std::min<uint64_t>(next, top->nextTimeSlot());
-        if (next == kNever) break;
         now = next;
         const bool due = VerilatedVpi::cbNextDeadline() <= now;  // asked first: any call of callbacks takes it off
         if (VerilatedVpi::callCbs(cbNextSimTime)) value_callbacks();
@@ -107,13 +96,11 @@ int main(int argc, char** argv) {
             VerilatedVpi::callTimedCbs();
             value_callbacks();
         }
-#ifdef WEFT_CLOCK
         if (now == next_edge) {
             next_edge += WEFT_HALF_PERIOD;
             top->WEFT_CLOCK = !top->WEFT_CLOCK;
             value_callbacks();
         }
-#endif
     }
 
     top->final();

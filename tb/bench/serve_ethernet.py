@@ -97,7 +97,7 @@ async def begun(dut: Any) -> Wire:
 
 
 def words_go_there_and_back(link: Etherbone) -> None:
-    """Write and read one word up to a whole packet, then writes with reads behind them in one packet."""
+    """Write and read one word up to a whole packet, then write and read in one exchange."""
     words = np.random.default_rng(7).integers(0, 1 << 32, MEMORY_WORDS, np.uint32)
     for at, count in ((0, 1), (1, 2), (3, 5), (8, 8), (16, 255), (300, 64)):
         link.write(4 * at, words[at:at + count])

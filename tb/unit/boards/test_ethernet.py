@@ -22,7 +22,7 @@ pytest.importorskip("liteeth", reason="needs the extra bitstream")
 
 
 def test_the_driver_s_packets_reach_the_bus_by_frames(tmp_path: Path) -> None:
-    """Words come back as they were written: one, a whole packet, and writes with reads behind them."""
+    """Words come back as they were written: one, a whole packet, and an exchange of writes and reads."""
     toolchain.setup()
     subprocess.run([sys.executable, "-m", "weft.tb.bench.ethernet_board", "."], cwd=tmp_path, check=True,
                    capture_output=True)

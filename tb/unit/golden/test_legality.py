@@ -96,7 +96,7 @@ def test_a_range_of_strides_ends_with_the_last_stride() -> None:
 @pytest.mark.parametrize("unit", ["MatMul", "DataMove"])
 @pytest.mark.parametrize(("pitch", "other"), [(28, 31), (29, 4)])
 def test_rows_lie_a_pitch_of_their_own_instruction_apart(unit: str, pitch: int, other: int) -> None:
-    """Of two rows of four vectors, the second one ends at the last vector of local memory, or just behind it."""
+    """The second of two rows of four vectors ends at the last vector of local memory, or just behind it."""
     arch = MACHINES["tiny"]
     isa, multiplies = Isa(arch), unit == "MatMul"
     registers = [Register.MAT_MUL_LOCAL_PITCH, Register.MOVE_LOCAL_PITCH]

@@ -37,7 +37,7 @@ def test_a_register_that_the_machine_lacks_is_left_to_the_machine() -> None:
 
 
 def test_programs_of_images_have_eight_mebibytes_together() -> None:
-    """As many images are one program as that has room for, and a longer program is one image's."""
+    """One program takes as many images as it has room for; a longer program takes one."""
     isa, mebibyte = Isa(TINY), 1 << 20
     for length, images in ((mebibyte, 8), (mebibyte - 1, 8), (mebibyte + 1, 7), (8 * mebibyte, 1), (9 * mebibyte, 1)):
         assert Batch(isa, bytes(length), 1 << 16).most_images == images, length
