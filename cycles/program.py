@@ -12,6 +12,7 @@ from weft.cycles.errors import refuse
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import (
     COUNTER_WIDTH,
+    KEY_ENTRIES,
     DataFlow,
     Opcode,
     SimdOpcode,
@@ -274,6 +275,7 @@ def _details(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray, 
     work["zeroes"] = _zeroes(opcode, flags)
     work["zero_bias"] = load & (_flag(Opcode.LOAD_WEIGHT, "zero_bias", flags) == 1)
     work["table"] = opcode == Opcode.LOAD_LUT
+    work["size"][(opcode == Opcode.LOAD_LUT) & (_field(Opcode.LOAD_LUT, "table", operands) == 0)] = KEY_ENTRIES
     sub: Any = _field(Opcode.SIMD, "sub", operands)  # unpack_sub computes elementwise too
     code, left, right, destination = isa.unpack_sub(sub)
     arguments = _argument_counts()[code]

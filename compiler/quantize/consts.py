@@ -19,10 +19,8 @@ from weft.compiler.quantize.numbers import LayerIntegers, Numbers
 from weft.compiler.quantize.weights import OutputBlock, encode_weights, product_blocks
 from weft.compiler.quantize.work import done_macs
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.instructions import KEY_ENTRIES
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS, Int8
-
-KEYS = 2
-"""Vectors of a table of keys: the machine reads the first two entries, which tell the spacing, and no others."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class LayerConsts:
 
     def table_piece(self, number: int, depth: int) -> tuple[int, int]:
         """Return where lookup table ``number`` lies: the offset from ``operand`` and the size, in vectors."""
-        return (KEYS + (number - 1) * depth, depth) if number else (0, KEYS)
+        return (KEY_ENTRIES + (number - 1) * depth, depth) if number else (0, KEY_ENTRIES)
 
     def scale_piece(self, tiles: tuple[int, int]) -> tuple[int, int]:
         """Return the offsets [start, end) of the scales of the output tiles ``tiles`` (half open)."""
@@ -86,7 +84,7 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
         elif isinstance(layer.core, Product):
             blocks = product_blocks(layer.core, arch.array_size)
         operand = base + sum(map(len, vectors))
-        tables = own.tables if layer.lookup is None else (own.tables[0][:KEYS], *own.tables[1:])
+        tables = own.tables if layer.lookup is None else (own.tables[0][:KEY_ENTRIES], *own.tables[1:])
         for values in (own.operands, *tables):
             vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
         scale_base = base + sum(map(len, vectors))
@@ -120,7 +118,7 @@ def _on_the_way(own: LayerIntegers, layer: Layer, arch: Arch) -> int:
     keep weights behind it waiting."""
     if layer.lookup is None:
         return len(own.tables[0]) if own.tables else len(own.operands)
-    together = KEYS + (len(own.tables) - 1) * arch.lut_depth
+    together = KEY_ENTRIES + (len(own.tables) - 1) * arch.lut_depth
     return together if together <= arch.local_depth else arch.lut_depth
 
 

@@ -21,6 +21,7 @@ from weft.compiler.lir_table import MEMORY_NUMBERS, LirTable
 from weft.cycles.jit import entry, kernel
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
+from weft.hw.contract.instructions import KEY_ENTRIES
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 from weft.hw.contract.timing import (
     ACCUMULATOR_READ_LATENCY,
@@ -212,7 +213,8 @@ class _Rows:
     def _load_lut(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of LoadLUTs."""
         read = self._range(entry.local, entry.size, 1)
-        return self.units["simd"], 0, entry.size, LOCAL_READ_LATENCY, *read, *_NONE
+        size = np.where(entry.table == 0, KEY_ENTRIES, entry.size)
+        return self.units["simd"], 0, size, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _load_scale(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of LoadScales."""

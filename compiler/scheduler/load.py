@@ -12,7 +12,6 @@ from weft.compiler.layers.stages import Product
 from weft.compiler.layers.var import Var
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.memory.allocation import DramAddress, Resident
-from weft.compiler.quantize.consts import KEYS
 from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.buffers import Buffers, Key, kept
 from weft.compiler.scheduler.moves import transfer, whole
@@ -22,6 +21,7 @@ from weft.compiler.tiling.costs import finished_together
 from weft.compiler.tiling.search import Plan
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups
+from weft.hw.contract.instructions import KEY_ENTRIES
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
 
 INPUT_TILE, WEIGHTS, SCALES = "input_tile", "weights", "scales"
@@ -116,14 +116,14 @@ class Loader:
     def _tables(self, near: Address, depth: int) -> Iterator[lir.Operation]:
         """Yield the loads of the lookup tables, by way of ``near``.
 
-        Those that the SIMD unit holds already are left out. The table of keys is read as far as the others. Behind its
-        own entries lie those of the table of values, with which it is moved if there is room for both. They come from
+        Those that the SIMD unit holds already are left out. The table of keys has the range of any other: behind its
+        entries lie those of the table of values, with which it is moved if there is room for both. They come from
         DRAM1, for DRAM0 may be busy with the inputs of the layer before; those of layers of few pixels from either."""
         consts = self.shape.consts
         apart = consts.local_vectors > depth
         for number in consts.fresh:
             offset, size = consts.table_piece(number, depth)
-            size = size if number else min(KEYS + depth, consts.local_vectors)
+            size = size if number else min(KEY_ENTRIES + depth, consts.local_vectors)
             table = Address(LOCAL, near.offset + (offset if apart else 0))
             if number != 1 or not apart or 0 not in consts.fresh:
                 far = consts.operand + offset

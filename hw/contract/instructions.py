@@ -123,6 +123,10 @@ class InstructionSpec:
     fields: tuple[Field, ...] = ()
 
 
+KEY_ENTRIES = 2
+"""The entries of table 0 that count: the first key, and the next one, which tells the spacing. LoadLUT reads no others,
+though its range in local memory is that of any table."""
+
 OPERATIONS: dict[Opcode, InstructionSpec] = {
     Opcode.NO_OP: InstructionSpec("NoOp"),
     Opcode.MAT_MUL: InstructionSpec("MatMul", ("accumulate", "zeroes"), (

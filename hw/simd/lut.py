@@ -11,6 +11,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.instructions import KEY_ENTRIES
 from weft.hw.contract.numerics import bits_to_count
 from weft.hw.contract.timing import LOOKUP_LATENCY
 from weft.hw.parts import fixed_point
@@ -27,7 +28,7 @@ class LookupTables(wiring.Component):
     """Find ``argument`` in the keys: ``difference`` to the nearest key and the ``values`` there, LATENCY cycles later.
 
     Free running, one lookup a cycle. ``load_valid`` puts ``load_vector`` at entry ``load_entry`` of ``load_table``;
-    table 0 is the key index, of which only entries 0 and 1 count. A lookup LOAD_LATENCY cycles after a load, or
+    table 0 is the key index, of which only the first KEY_ENTRIES count. A lookup LOAD_LATENCY cycles after a load, or
     later, sees it. The tables survive a reset. Meaning: ``reference.LookupReference``."""
 
     LATENCY = LOOKUP_LATENCY
@@ -123,7 +124,9 @@ def load_layout(arch: Arch) -> data.StructLayout:
 
 
 class TableLoader(wiring.Component):
-    """Read lut_depth vectors of local memory into a table. ``operation`` is taken when the table is full."""
+    """Read lut_depth vectors of local memory into a table, into the key index only KEY_ENTRIES.
+
+    ``operation`` is taken when the table is full."""
 
     def __init__(self, arch: Arch) -> None:
         self._arch = arch
@@ -136,10 +139,10 @@ class TableLoader(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         """Return the circuit: requests one behind the other, and responses into the table."""
         m = Module()
-        last = self._arch.lut_depth - 1
         operation, request, response = self.operation, self.local_read.request, self.local_read.response
         running, asking = Signal(), Signal()
         address, asked = Signal.like(request.payload), Signal.like(self.load_entry)
+        last = Mux(operation.payload.table == 0, KEY_ENTRIES - 1, self._arch.lut_depth - 1)
         full = response.valid & (self.load_entry == last)
         m.d.comb += [
             request.valid.eq(asking), request.payload.eq(address),

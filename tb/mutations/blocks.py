@@ -187,6 +187,11 @@ BREAKS = [
     Break("lut_clamp", "hw/simd/lut.py", "Mux(raw > depth - 1,", "Mux(raw > depth,",
           "one step beyond the last key is no entry of the table",
           "tb/unit/simd/test_lookup.py::test_lookup_matches_reference"),
+    Break("lut_keys", "hw/simd/lut.py", "KEY_ENTRIES - 1,", "0,", "the spacing of the keys is never loaded",
+          "tb/unit/simd/test_simd_unit.py::test_a_table_of_keys_takes_two_reads"),
+    Break("lut_keys_whole", "hw/simd/lut.py", "KEY_ENTRIES - 1,", "self._arch.lut_depth - 1,",
+          "a table of keys is loaded as long as any other",
+          "tb/unit/simd/test_simd_unit.py::test_a_table_of_keys_takes_two_reads"),
     # -- DRAM ports --
     Break("dram_cache", "hw/bus/bursts.py", '"cache": segment.cache,', '"cache": Const(0, 4),',
           "the cache register does not reach the bus",

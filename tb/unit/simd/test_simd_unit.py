@@ -13,7 +13,7 @@ from amaranth.sim import Simulator
 
 from weft.hw.contract.instructions import SimdOpcode as Op
 from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
-from weft.hw.simd.reference import SimdOperation
+from weft.hw.simd.reference import SimdOperation, TableLoad
 from weft.hw.simd.simd_unit import SimdUnit
 from weft.tb.bench.on_accumulators import OnAccumulators
 
@@ -72,6 +72,14 @@ def test_a_register_is_read_as_soon_as_it_is_written_at_every_distance(
     bench = simd.check(simd.machine(**changes), program)
     unit = bench.unit
     assert bench.writes[0] == bench.taken[0] + max(unit.register_latency, between + 1) + unit.latency
+
+
+def test_a_table_of_keys_takes_two_reads(simd: SimpleNamespace) -> None:
+    """A load of any other table takes one for each entry, and else as long."""
+    arch = simd.machine(lut_count=2, lut_depth=6, local_depth=64)
+    loads = [TableLoad(table, 10 * table) for table in (1, 0, 2, 0)]
+    keys, entries, again = np.diff(simd.check(arch, loads).done[:4])
+    assert keys == again == entries - arch.lut_depth + 2
 
 
 @pytest.mark.parametrize("data_type", ("FP8BP4", "FP16BP8"))
