@@ -16,7 +16,7 @@ import pytest
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.csr import CONTROL_REGISTERS, Status
+from weft.hw.contract.csr import CONTROL_REGISTERS, Command, Status
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
@@ -132,6 +132,17 @@ def test_the_c_driver_runs_a_group_of_cores(tmp_path: Path) -> None:
     assert run(2) == STOPPED and model.groups == [0b111, 0b011] and failed.value == 1
     assert (devices[1].cause, devices[1].program_counter) == (Cause.ACCUMULATOR_RANGE, 1)
     assert run(arch.cores + 1) == UNALIGNED and run(0) == UNALIGNED
+    sizes[1] = boards[1].load(made.program)[1]
+    lost = [4]  # starts without effect
+    for each in model.cores:
+        each._command = lambda word, command=each._command: (  # type: ignore[method-assign]
+            command(word if len(model.groups) > lost[0] else word & ~(1 << Command.START)))
+    model.groups.clear()
+    assert run(2) == OK
+    lost[0] = 5
+    model.groups.clear()
+    assert run(2) == SILENT and failed.value == 0 and len(model.groups) == 5
+    lost[0] = 0
     model.cores[1].values["SCRATCH"] = 0
     assert run(2) == LOST and failed.value == 1, "each core has a mark of its own"
     assert run(1) == OK
