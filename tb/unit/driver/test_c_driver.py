@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+from collections.abc import Callable
 from ctypes import POINTER, byref, c_int32, c_size_t, c_uint32, c_uint64
 from pathlib import Path
 from typing import Any
@@ -134,9 +135,12 @@ def test_the_c_driver_runs_a_group_of_cores(tmp_path: Path) -> None:
     assert run(arch.cores + 1) == UNALIGNED and run(0) == UNALIGNED
     sizes[1] = boards[1].load(made.program)[1]
     lost = [4]  # starts without effect
+
+    def late(command: Callable[[int], None]) -> Callable[[int], None]:
+        return lambda word: command(word if len(model.groups) > lost[0] else word & ~(1 << Command.START))
+
     for each in model.cores:
-        each._command = lambda word, command=each._command: (  # type: ignore[method-assign]
-            command(word if len(model.groups) > lost[0] else word & ~(1 << Command.START)))
+        each._command = late(each._command)  # type: ignore[method-assign]
     model.groups.clear()
     assert run(2) == OK
     lost[0] = 5
