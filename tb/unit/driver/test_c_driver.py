@@ -140,7 +140,7 @@ def test_the_c_driver_runs_a_group_of_cores(tmp_path: Path) -> None:
         return lambda word: command(word if len(model.groups) > lost[0] else word & ~(1 << Command.START))
 
     for each in model.cores:
-        each._command = late(each._command)  # type: ignore[method-assign]
+        each._command = late(each._command)  # type: ignore[method-assign, assignment]
     model.groups.clear()
     assert run(2) == OK
     lost[0] = 5

@@ -247,10 +247,10 @@ def test_every_cause_is_told_and_the_next_run_is_right(cause: Cause, tiny: Any, 
     assert rig.work() == "right" and rig.put("dram0", 0, inputs_for(made, 1)["x"]) == OK
     rig.model.hangs = True
     assert rig.board.start(rig.size) == OK and rig.board.poll() == BUSY
-    rig.model.status = 1 << Status.ERROR
-    assert rig.board.poll() == STOPPED, "not yet idle, but ended"
+    rig.model.status = 1 << Status.RUNNING | 1 << Status.ERROR | 1 << Status.DONE
+    assert rig.board.poll() == BUSY, "it ended, but drains"
     rig.model.values |= {"ERROR_CAUSE": cause, "ERROR_PROGRAM_COUNTER": 0x8000_0001}
-    rig.model.status |= 1 << Status.IDLE | 1 << Status.DONE
+    rig.model.status = 1 << Status.IDLE | 1 << Status.ERROR
     assert rig.board.wait() == STOPPED
     device = rig.board.device
     assert (device.cause, device.program_counter) == (cause, 0x8000_0001)
@@ -275,6 +275,19 @@ def test_nothing_of_the_run_before_is_told_of_a_run_without_an_end(tiny: Any, ma
     assert rig.put("dram0", 0, inputs_for(made, 2)["x"]) == OK
     device.looks = LOOKS
     assert rig.board.run(rig.size) == OK and rig.read_back(expected[2]) == OK
+
+
+def test_a_machine_between_running_and_done_is_waited_for(tiny: Any, made: TModel, expected: list[Words]) -> None:
+    """In one cycle of a run STATUS shows neither: it did not forget its program."""
+    rig = Rig(tiny, made, expected, bulk=False)
+    register = rig.model._register
+
+    def between(name: str) -> int:
+        before, found = rig.model.programs, register(name)
+        return found if name != "STATUS" or rig.model.programs == before else 1 << Status.IDLE
+
+    rig.model._register = between  # type: ignore[method-assign]
+    assert rig.work(1, 2) == "right" and rig.model.programs == 2
 
 
 def test_uses_out_of_order(tiny: Any, made: TModel, expected: list[Words]) -> None:
