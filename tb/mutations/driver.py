@@ -6,7 +6,6 @@ from weft.tb.mutations import Break
 BRIDGE = "tb/unit/driver/test_bridge.py"
 DEVICE = "tb/unit/driver/test_device.py"
 MATRIX = "tb/unit/driver/test_fault_matrix.py"
-C_DRIVER = "tb/unit/driver/test_c_driver.py"
 LAYOUTS = "tb/unit/runtime/test_layouts.py"
 
 BREAKS = [
@@ -39,23 +38,6 @@ BREAKS = [
     Break("noticed_late", "runtime/driver/register_machine.py", "self.bridge.pause(min(max(NOTICED * elapsed,",
           "self.bridge.pause(min(max(elapsed,", "the pauses double",
           "tb/unit/driver/test_speed.py::test_an_end_is_noticed_soon"),
-    # -- in C --
-    Break("c_driver_stale_part", "boards/driver/c/weft_driver.c",
-          "    each_word(device, device->bus.invalidate, address, size);\n    store(", "    store(",
-          "a word written in part takes its rest from the cache",
-          f"{C_DRIVER}::test_a_word_that_the_machine_wrote_in_part_is_read_again"),
-    Break("c_driver_not_clean", "boards/driver/c/weft_driver.c",
-          "    each_word(device, device->bus.clean, address, size);\n", "", "what was written stays in the cache",
-          f"{C_DRIVER}::test_a_cache_is_kept_coherent"),
-    Break("c_driver_cached_check", "boards/driver/c/weft_driver.c",
-          "    each_word(device, device->bus.invalidate, address, size);\n    return", "    return",
-          "the cache is read back, and not memory", f"{C_DRIVER}::test_what_memory_does_not_hold_is_noticed"),
-    Break("c_driver_stale_answer", "boards/driver/c/weft_driver.c",
-          "    each_word(device, device->bus.invalidate, first, count * WEFT_VECTOR_BYTES);\n", "",
-          "an answer is the last image's", f"{C_DRIVER}::test_a_cache_is_kept_coherent"),
-    Break("c_driver_interrupt", "boards/driver/c/weft_driver.c",
-          "    set(device, WEFT_CSR_INTERRUPT_STATUS, ENDED);\n    call", "    call", "an interrupt stays",
-          f"{C_DRIVER}::test_a_program_runs_while_the_c_driver_does_something_else"),
     # -- samples --
     Break("ring_stale", "runtime/driver/sample_ring.py", "for _ in range(3):", "for _ in range(1):",
           "what waited for room in a full ring counts for the next program", "tb/unit/driver/test_board_samples.py::"

@@ -8,6 +8,8 @@
 #define PROLOGUE_INSTRUCTIONS 3u
 #define READ_BACK_BYTES 256u
 #define ENDED (WEFT_STATUS_DONE | WEFT_STATUS_ERROR)
+#define ALIVE (ENDED | WEFT_STATUS_RUNNING)
+#define MARK (~WEFT_VALUE_IDENTITY) /* in SCRATCH since weft_open; 0 after the power came back */
 
 static uint32_t get(const struct weft_device *device, uint32_t offset)
 {
@@ -32,10 +34,16 @@ static int keep(const struct weft_device *device, uint32_t offset, uint32_t valu
     return get(device, offset) == value ? WEFT_OK : WEFT_NOT_WRITTEN;
 }
 
+/* What else there is to say, unless the machine does not answer or was without power since weft_open. */
+static int unless_lost(const struct weft_device *device, int result)
+{
+    return get(device, WEFT_CSR_SCRATCH) == MARK ? result : WEFT_LOST;
+}
+
 const char *weft_error(int result)
 {
     static const char *const names[] = {"ok", "no weft machine", "another machine", "busy", "unaligned", "not written",
-                                        "silent", "timeout", "stopped"};
+                                        "silent", "timeout", "stopped", "lost"};
     return result >= 0 && (size_t)result < sizeof names / sizeof *names ? names[result] : "unknown";
 }
 
@@ -107,6 +115,8 @@ static int holds(const struct weft_device *device, uint64_t address, const uint8
     uint8_t found[READ_BACK_BYTES];
     for (size_t at = 0; at < size; at += sizeof found) {
         const size_t count = size - at < sizeof found ? size - at : sizeof found;
+        for (size_t i = 0; i < count; i++)
+            found[i] = (uint8_t)~bytes[at + i]; /* a bulk read that does nothing finds no memory */
         take(device, address + at, found, count);
         for (size_t i = 0; i < count; i++)
             if (found[i] != bytes[at + i])
@@ -137,7 +147,7 @@ int weft_read(struct weft_device *device, const struct weft_place *memory, uint6
     const uint64_t first = memory->bus + address * WEFT_VECTOR_BYTES;
     each_word(device, device->bus.invalidate, first, count * WEFT_VECTOR_BYTES);
     take(device, first, vectors, count * WEFT_VECTOR_BYTES);
-    return WEFT_OK;
+    return unless_lost(device, WEFT_OK);
 }
 
 /* -- the machine -------------------------------------------------------------------------------------------------- */
@@ -169,14 +179,15 @@ int weft_open(struct weft_device *device, const struct weft_bus *bus, uint64_t r
     const struct weft_device fresh = {.bus = *bus, .registers = registers, .dram0 = dram0, .dram1 = dram1,
                                       .program = program, .looks = ALL_WORDS};
     *device = fresh;
-    if (dram0.bus % 4 || dram1.bus % 4 || program.bus % 4 || dram0.machine % WEFT_DRAM_OFFSET_BYTES
+    if (registers % 4 || dram0.bus % 4 || dram1.bus % 4 || program.bus % 4 || dram0.machine % WEFT_DRAM_OFFSET_BYTES
         || dram1.machine % WEFT_DRAM_OFFSET_BYTES || program.machine % (WEFT_STREAM_WIDTH / 8))
         return WEFT_UNALIGNED;
+    device->status = get(device, WEFT_CSR_STATUS);
     if (get(device, WEFT_CSR_IDENTITY) != WEFT_VALUE_IDENTITY)
         return WEFT_NO_MACHINE;
     if (!is_ours(device))
         return WEFT_OTHER_MACHINE;
-    return get(device, WEFT_CSR_STATUS) & WEFT_STATUS_RUNNING ? WEFT_BUSY : WEFT_OK;
+    return device->status & WEFT_STATUS_RUNNING ? WEFT_BUSY : keep(device, WEFT_CSR_SCRATCH, MARK);
 }
 
 /* What a program begins with: its windows are moved to where DRAM is, then it counts from 0. */
@@ -196,7 +207,7 @@ int weft_load(struct weft_device *device, const void *program, size_t bytes, uin
     return result != WEFT_OK ? result : put(device, device->program.bus + sizeof prologue, program, bytes);
 }
 
-static int soft_reset(struct weft_device *device)
+int weft_stop(struct weft_device *device)
 {
     for (unsigned tries = 0; tries < COMMAND_TRIES; tries++) {
         set(device, WEFT_CSR_CONTROL, WEFT_CONTROL_SOFT_RESET);
@@ -218,7 +229,7 @@ static int start(struct weft_device *device)
         set(device, WEFT_CSR_CONTROL, WEFT_CONTROL_START);
         for (unsigned look = 0; look < START_LOOKS; look++) {
             device->status = get(device, WEFT_CSR_STATUS);
-            if (device->status & (ENDED | WEFT_STATUS_RUNNING))
+            if (device->status & ALIVE)
                 return WEFT_OK;
             call(device, device->bus.pause);
         }
@@ -226,10 +237,15 @@ static int start(struct weft_device *device)
     return WEFT_SILENT;
 }
 
-int weft_poll(struct weft_device *device)
+/* Looks once, and does not ask whether what it sees is true. */
+static int look(struct weft_device *device)
 {
     device->status = get(device, WEFT_CSR_STATUS);
-    if (!(device->status & ENDED) || device->status & WEFT_STATUS_RUNNING)
+    if (!(device->status & ALIVE)) /* the cycle before an end, or no program */
+        device->status = get(device, WEFT_CSR_STATUS);
+    if (!(device->status & ALIVE))
+        return WEFT_LOST;
+    if (device->status & WEFT_STATUS_RUNNING)
         return WEFT_BUSY;
     set(device, WEFT_CSR_INTERRUPT_STATUS, ENDED);
     call(device, device->bus.barrier);
@@ -242,18 +258,22 @@ int weft_poll(struct weft_device *device)
     return WEFT_STOPPED;
 }
 
+int weft_poll(struct weft_device *device)
+{
+    const int result = look(device);
+    return unless_lost(device, result);
+}
+
 int weft_wait(struct weft_device *device)
 {
-    int result = weft_poll(device);
-    for (uint32_t look = 0; result == WEFT_BUSY; look++) {
-        if (look == device->looks) {
-            device->program_counter = get(device, WEFT_CSR_PROGRAM_COUNTER);
-            return WEFT_TIMEOUT;
-        }
+    for (uint32_t looks = 0; looks < device->looks; looks++) {
+        const int result = weft_poll(device);
+        if (result != WEFT_BUSY)
+            return result;
         call(device, device->bus.pause);
-        result = weft_poll(device);
     }
-    return result;
+    device->program_counter = get(device, WEFT_CSR_PROGRAM_COUNTER);
+    return unless_lost(device, WEFT_TIMEOUT);
 }
 
 /* To reset, and told what to run. */
@@ -266,7 +286,10 @@ static int prepare(struct weft_device *device, uint32_t size)
         {WEFT_CSR_INTERRUPT_ENABLE, ENDED},
     };
     device->cause = device->program_counter = 0;
-    int result = soft_reset(device);
+    device->cycles = device->instructions = 0;
+    int result = unless_lost(device, WEFT_OK);
+    if (result == WEFT_OK)
+        result = weft_stop(device);
     for (size_t i = 0; result == WEFT_OK && i < sizeof registers / sizeof *registers; i++)
         result = keep(device, registers[i][0], registers[i][1]);
     call(device, device->bus.barrier);
@@ -295,7 +318,7 @@ static int start_group(struct weft_device *cores, size_t count)
             size_t begun = 0;
             for (size_t core = 0; core < count; core++) {
                 cores[core].status = get(&cores[core], WEFT_CSR_STATUS);
-                begun += (cores[core].status & (ENDED | WEFT_STATUS_RUNNING)) != 0;
+                begun += (cores[core].status & ALIVE) != 0;
             }
             if (begun == count)
                 return WEFT_OK;

@@ -25,7 +25,8 @@ enum weft_result {
     WEFT_NOT_WRITTEN,   /* memory or a register does not hold what was written */
     WEFT_SILENT,        /* a command had no effect */
     WEFT_TIMEOUT,       /* a program that did not end in time: program_counter says where it is */
-    WEFT_STOPPED        /* the machine refused an instruction: cause and program_counter */
+    WEFT_STOPPED,       /* the machine refused an instruction: cause and program_counter */
+    WEFT_LOST           /* no answer, no power for a while, or no program: open again, and write all memory again */
 };
 
 /* Words at bus addresses that are multiples of 4. `pause` is called between two looks at a machine that works.
@@ -56,7 +57,7 @@ struct weft_device {
     struct weft_bus bus;
     uint64_t registers;
     struct weft_place dram0, dram1, program;
-    uint32_t looks; /* at STATUS before a program counts as lost */
+    uint32_t looks; /* of weft_wait before it is WEFT_TIMEOUT */
     /* Of the last run. */
     uint32_t status, cause, program_counter;
     uint64_t cycles, instructions;
@@ -76,7 +77,8 @@ struct weft_profile {
 /* A name for people. */
 const char *weft_error(int result);
 
-/* Fills the device and sees that it is the machine of weft.h, at rest. */
+/* Fills the device and sees that it is the machine of weft.h, at rest. Keeps a mark in the register SCRATCH, which shows
+   that the machine never was without power: without it, weft_start, weft_poll and weft_read return WEFT_LOST. */
 int weft_open(struct weft_device *device, const struct weft_bus *bus, uint64_t registers, struct weft_place dram0,
               struct weft_place dram1, struct weft_place program);
 
@@ -100,8 +102,11 @@ int weft_start(struct weft_device *device, uint32_t size);
 /* Looks once at a program that was started: WEFT_BUSY, or how it ended. An end takes back the machine's interrupt. */
 int weft_poll(struct weft_device *device);
 
-/* Looks until the program has ended, `looks` times at most, with `pause` between them. */
+/* Looks until the program has ended, `looks` times at most, with `pause` after each. */
 int weft_wait(struct weft_device *device);
+
+/* Stops a program that runs, by a soft reset; somebody else's too, after WEFT_BUSY of weft_open, which then opens. */
+int weft_stop(struct weft_device *device);
 
 #if WEFT_CORES > 1
 /* Of a machine of several cores each is a device of its own, which weft_open opens: core k has its registers

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import re
-import shutil
 import subprocess
-from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from collections.abc import Callable
+from ctypes import POINTER, byref, c_int32, c_size_t, c_uint32, c_uint64
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
-from weft.hw.contract.csr import CONTROL_REGISTERS, Status
+from weft.hw.contract.csr import CONTROL_REGISTERS, Command, Status
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
@@ -26,7 +26,31 @@ from weft.hw.contract.system import page_address
 from weft.hw.flow.reports import c_header
 from weft.runtime.driver.simulated import SimulatedTransport
 from weft.runtime.session import Session
-from weft.tb.bench.register_model import RegisterModel, litex_model, litex_system
+from weft.tb.bench.c_driver import (
+    BUSY,
+    LOST,
+    NO_MACHINE,
+    NOT_WRITTEN,
+    OK,
+    OTHER_MACHINE,
+    PLACES,
+    REGISTERS,
+    SILENT,
+    SOURCE,
+    STOPPED,
+    STRICT,
+    TIMEOUT,
+    UNALIGNED,
+    Board,
+    CachedBus,
+    CDevice,
+    CProfile,
+    CSample,
+    Result,
+    board_of,
+    compiled,
+)
+from weft.tb.bench.register_model import litex_model, litex_system
 from weft.tb.compile.run_model import ModelMaker
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.system.test_system import SYSTEMS
@@ -35,94 +59,7 @@ from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE
 from weft.tmodel.elements import pack
 from weft.tmodel.manifest import TModel
 
-SOURCE = Path(__file__).parents[3] / "boards" / "driver" / "c"
-STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-O1"]
 CORES = SYSTEMS["three on two ports"]
-OK, NO_MACHINE, OTHER_MACHINE, BUSY, UNALIGNED, NOT_WRITTEN, SILENT, TIMEOUT, STOPPED = range(9)
-
-Read = CFUNCTYPE(c_uint32, c_void_p, c_uint64)
-Write = CFUNCTYPE(None, c_void_p, c_uint64, c_uint32)
-Pause = Barrier = CFUNCTYPE(None, c_void_p)
-Bulk = CFUNCTYPE(None, c_void_p, c_uint64, c_void_p, c_size_t)
-Range = CFUNCTYPE(None, c_void_p, c_uint64, c_size_t)
-
-
-class CBus(Structure):
-    _fields_ = [("read", Read), ("write", Write), ("pause", Pause), ("context", c_void_p), ("read_bulk", Bulk),
-                ("write_bulk", Bulk), ("clean", Range), ("invalidate", Range), ("barrier", Barrier)]
-
-
-class CPlace(Structure):
-    _fields_ = [("bus", c_uint64), ("machine", c_uint64)]
-
-
-class CDevice(Structure):
-    _fields_ = [("bus", CBus), ("registers", c_uint64), ("dram0", CPlace), ("dram1", CPlace), ("program", CPlace),
-                ("looks", c_uint32), ("status", c_uint32), ("cause", c_uint32), ("program_counter", c_uint32),
-                ("cycles", c_uint64), ("instructions", c_uint64)]
-
-
-class CSample(Structure):
-    _fields_ = [("program_counter", c_uint32), ("valid", c_uint8), ("ready", c_uint8)]
-
-
-class CProfile(Structure):
-    _fields_ = [("samples", c_uint64), ("offered", c_uint64 * 8), ("taken", c_uint64 * 8)]
-
-
-def compiled(folder: Path, arch: Arch) -> Any:
-    """The driver for a machine, as a library."""
-    (folder / "weft.h").write_text(c_header(arch))
-    library = folder / "driver.so"
-    compiler = shutil.which("gcc") or "cc"
-    subprocess.run([compiler, *STRICT, "-shared", "-fPIC", f"-I{folder}", f"-I{SOURCE}", "-o", library,
-                    SOURCE / "weft_driver.c"], check=True)
-    return ctypes.CDLL(str(library))
-
-
-class Board:
-    """The C driver's device, on words that ``read`` and ``write`` reach; ``hooks``: those that the bus has besides."""
-
-    def __init__(self, library: Any, read: Any, write: Any, pause: Any = lambda: None, **hooks: Any) -> None:
-        self.library, self.device = library, CDevice()
-        kinds = {field[0]: field[1] for field in CBus._fields_}
-        self._bus = CBus(Read(lambda _, address: read(address)), Write(lambda _, address, word: write(address, word)),
-                         Pause(lambda _: pause()), None,
-                         **{name: kinds[name](lambda _, *rest, hook=hook: hook(*rest)) for name, hook in hooks.items()})
-
-    def open(self, registers: int, *places: tuple[int, int]) -> int:
-        library = self.library
-        library.weft_open.argtypes = [POINTER(CDevice), POINTER(CBus), c_uint64, CPlace, CPlace, CPlace]
-        return library.weft_open(byref(self.device), byref(self._bus), registers, *(CPlace(*place) for place in places))
-
-    def call(self, name: str, memory: str, address: int, content: Any, count: int) -> int:
-        function = getattr(self.library, name)
-        function.argtypes = [POINTER(CDevice), POINTER(CPlace), c_uint64, c_void_p, c_size_t]
-        return function(byref(self.device), byref(getattr(self.device, memory)), address, content, count)
-
-    def load(self, program: bytes) -> tuple[int, int]:
-        size = c_uint32()
-        self.library.weft_load.argtypes = [POINTER(CDevice), c_void_p, c_size_t, POINTER(c_uint32)]
-        return self.library.weft_load(byref(self.device), program, len(program), byref(size)), size.value
-
-    def run(self, size: int) -> int:
-        return self.library.weft_run(byref(self.device), c_uint32(size))
-
-    def start(self, size: int) -> int:
-        return self.library.weft_start(byref(self.device), c_uint32(size))
-
-    def poll(self) -> int:
-        return self.library.weft_poll(byref(self.device))
-
-    def wait(self) -> int:
-        return self.library.weft_wait(byref(self.device))
-
-
-PLACES = ((0x4000_0000, 0), (0x4002_0000, 0x2_0000), (0x4004_0000, 0x4_0000))
-
-
-def board_of(library: Any, model: RegisterModel) -> Board:
-    return Board(library, model.read, model.write)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +86,7 @@ def run_adder(board: Board, made: TModel, number: int) -> list[list[int]]:
 def test_the_c_driver_computes_what_golden_computes(arch: Arch, tmp_path: Path) -> None:
     made = adder(tmp_path, arch)
     board = board_of(compiled(tmp_path, arch), litex_model(arch))
-    assert board.open(0x9000_0000, *PLACES) == OK
+    assert board.open(REGISTERS, *PLACES) == OK
     for number in range(3):
         expected = Session(made).run(inputs_for(made, number), raw=True).outputs["y"]
         assert run_adder(board, made, number) == expected.tolist()
@@ -159,7 +96,7 @@ def test_the_c_driver_computes_what_golden_computes(arch: Arch, tmp_path: Path) 
 
 def test_the_c_driver_runs_a_group_of_cores(tmp_path: Path) -> None:
     """Each core a device of its own, with its page of registers and its places of memory."""
-    arch, registers, step = CORES, 0x9000_0000, DRAM_OFFSET_BYTES
+    arch, step = CORES, DRAM_OFFSET_BYTES
     made, model = adder(tmp_path, arch), litex_system(arch)
     library = compiled(tmp_path, arch)
     devices, sizes, failed = (CDevice * arch.cores)(), (c_uint32 * arch.cores)(), c_size_t()
@@ -167,7 +104,7 @@ def test_the_c_driver_runs_a_group_of_cores(tmp_path: Path) -> None:
     for core in range(arch.cores):
         board = Board(library, model.read, model.write)
         places = [(0x4000_0000 + at * step, at * step) for at in (core, arch.cores, arch.cores + 1 + core)]
-        assert board.open(registers + core * page_address(1), *places) == OK
+        assert board.open(REGISTERS + core * page_address(1), *places) == OK
         boards.append(board)
         image = inputs_for(made, 3 * core)["x"].astype(arch.number.storage_dtype)
         assert board.call("weft_write", "dram0", 0, image.tobytes(), SIZE) == OK
@@ -196,9 +133,26 @@ def test_the_c_driver_runs_a_group_of_cores(tmp_path: Path) -> None:
     assert run(2) == STOPPED and model.groups == [0b111, 0b011] and failed.value == 1
     assert (devices[1].cause, devices[1].program_counter) == (Cause.ACCUMULATOR_RANGE, 1)
     assert run(arch.cores + 1) == UNALIGNED and run(0) == UNALIGNED
+    sizes[1] = boards[1].load(made.program)[1]
+    lost = [4]  # starts without effect
+
+    def late(command: Callable[[int], None]) -> Callable[[int], None]:
+        return lambda word: command(word if len(model.groups) > lost[0] else word & ~(1 << Command.START))
+
+    for each in model.cores:
+        each._command = late(each._command)  # type: ignore[method-assign, assignment]
+    model.groups.clear()
+    assert run(2) == OK
+    lost[0] = 5
+    model.groups.clear()
+    assert run(2) == SILENT and failed.value == 0 and len(model.groups) == 5
+    lost[0] = 0
+    model.cores[1].values["SCRATCH"] = 0
+    assert run(2) == LOST and failed.value == 1, "each core has a mark of its own"
+    assert run(1) == OK
     for each in model.cores:
         each._command = lambda word: None  # type: ignore[method-assign]
-    assert run(2) == SILENT and failed.value == 0
+    assert run(1) == SILENT and failed.value == 0
 
 
 def test_a_program_runs_while_the_c_driver_does_something_else(tiny: Any, tmp_path: Path) -> None:
@@ -206,7 +160,7 @@ def test_a_program_runs_while_the_c_driver_does_something_else(tiny: Any, tmp_pa
     model, made = litex_model(TINY), adder(tmp_path)
     model.patience = 4
     board = board_of(tiny, model)
-    assert board.open(0x9000_0000, *PLACES) == OK
+    assert board.open(REGISTERS, *PLACES) == OK
     base, vectors = made.consts[0]
     assert board.call("weft_write", "dram1", base, vectors.tobytes(), len(vectors)) == OK
     _, size = board.load(made.program)
@@ -220,65 +174,6 @@ def test_a_program_runs_while_the_c_driver_does_something_else(tiny: Any, tmp_pa
 
 
 # -- what a bus has besides --------------------------------------------------------------------------------------------
-class CachedBus:
-    """A processor's view of a model's memory, through a write-back cache of words that nothing keeps coherent.
-
-    ``log``: what was called, in order; registers are not cached."""
-
-    def __init__(self, model: RegisterModel) -> None:
-        self.model, self.lines, self.dirty, self.log = model, dict[int, int](), set[int](), list[str]()
-        self.bulk_bytes = 0
-
-    def cached(self, address: int) -> bool:
-        return self.model._offset(address) is not None
-
-    def read(self, address: int) -> int:
-        if not self.cached(address):
-            return self.model.read(address)
-        return self.lines.setdefault(address, self.model.read(address))
-
-    def write(self, address: int, word: int) -> None:
-        if self.cached(address):
-            self.lines[address] = word
-            self.dirty.add(address)
-        else:
-            self.log += ["start"] if address == 0x9000_0000 + CONTROL_REGISTERS["CONTROL"].offset and word == 1 else []
-            self.model.write(address, word)
-
-    def read_bulk(self, address: int, content: int, size: int) -> None:
-        words = [self.read(address + at) for at in self.pieces(address, size)]
-        ctypes.memmove(content, np.array(words, "<u4").tobytes(), size)
-
-    def write_bulk(self, address: int, content: int, size: int) -> None:
-        words = np.frombuffer(ctypes.string_at(content, size), "<u4")
-        for at, word in zip(self.pieces(address, size), words.tolist(), strict=True):
-            self.write(address + at, word)
-
-    def pieces(self, address: int, size: int) -> range:
-        assert address % 4 == 0 and size % 4 == 0 and size
-        self.bulk_bytes += size
-        return range(0, size, 4)
-
-    def clean(self, address: int, size: int) -> None:
-        for place in self.places(address, size) & self.dirty:
-            self.model.write(place, self.lines[place])
-            self.dirty.remove(place)
-
-    def invalidate(self, address: int, size: int) -> None:
-        places = self.places(address, size)
-        assert not places & self.dirty, "what is dropped is lost"
-        for place in places & set(self.lines):
-            del self.lines[place]
-
-    def places(self, address: int, size: int) -> set[int]:
-        assert address % 4 == 0 and size % 4 == 0 and size
-        return set(range(address, address + size, 4))
-
-    def barrier(self) -> None:
-        assert not self.dirty
-        self.log.append("barrier")
-
-
 @pytest.mark.parametrize("bulk", [False, True], ids=["words", "bulk"])
 @pytest.mark.parametrize("arch", [TINY, ODD], ids=["lanes2", "lanes3"])
 def test_a_cache_is_kept_coherent(arch: Arch, bulk: bool, tmp_path: Path) -> None:
@@ -287,7 +182,7 @@ def test_a_cache_is_kept_coherent(arch: Arch, bulk: bool, tmp_path: Path) -> Non
     bus = CachedBus(litex_model(arch))
     board = Board(compiled(tmp_path, arch), bus.read, bus.write, clean=bus.clean, invalidate=bus.invalidate,
                   barrier=bus.barrier, **({"read_bulk": bus.read_bulk, "write_bulk": bus.write_bulk} if bulk else {}))
-    assert board.open(0x9000_0000, *PLACES) == OK
+    assert board.open(REGISTERS, *PLACES) == OK
     for number in range(3):
         expected = Session(made).run(inputs_for(made, number), raw=True).outputs["y"]
         assert run_adder(board, made, number) == expected.tolist()
@@ -301,7 +196,7 @@ def test_a_word_that_the_machine_wrote_in_part_is_read_again(tmp_path: Path) -> 
     assert size % 4
     bus = CachedBus(litex_model(ODD))
     board = Board(compiled(tmp_path, ODD), bus.read, bus.write, clean=bus.clean, invalidate=bus.invalidate)
-    assert board.open(0x9000_0000, *PLACES) == OK
+    assert board.open(REGISTERS, *PLACES) == OK
     assert board.call("weft_write", "dram0", 0, bytes(range(2 * size)), 2) == OK
     bus.lines |= {place: bus.model.read(place) for place in range(PLACES[0][0], PLACES[0][0] + 2 * size, 4)}
     bus.model.dram.bytes[size:2 * size] = 77  # by the machine
@@ -317,7 +212,7 @@ def test_what_memory_does_not_hold_is_noticed(bulk: bool, tiny: Any) -> None:
     model.write = lambda address, word: write(address, word ^ (address == wrong))  # type: ignore[method-assign]
     board = Board(tiny, bus.read, bus.write, clean=bus.clean, invalidate=bus.invalidate,
                   **({"read_bulk": bus.read_bulk, "write_bulk": bus.write_bulk} if bulk else {}))
-    assert board.open(0x9000_0000, *PLACES) == OK
+    assert board.open(REGISTERS, *PLACES) == OK
     content = bytes(range(250)) * 4
     for count, result in ((200, OK), (201, NOT_WRITTEN), (250, NOT_WRITTEN)):
         assert board.call("weft_write", "dram0", 0, content, count) == result
@@ -359,17 +254,17 @@ def test_the_c_driver_drives_the_simulated_machine(tmp_path: Path, tiny: Any) ->
 def test_errors_of_the_c_driver(tiny: Any, tmp_path: Path) -> None:
     model = litex_model(TINY)
     board = board_of(tiny, model)
-    assert board.open(0x9000_0000, (0x4000_0002, 0), *PLACES[1:]) == UNALIGNED
-    assert board.open(0x9000_0000, (0x4000_0000, 0x8000), *PLACES[1:]) == UNALIGNED
+    assert board.open(REGISTERS, (0x4000_0002, 0), *PLACES[1:]) == UNALIGNED
+    assert board.open(REGISTERS, (0x4000_0000, 0x8000), *PLACES[1:]) == UNALIGNED
     assert board.open(0x4000_0000, *PLACES) == NO_MACHINE
     model.values["SIMD"] += 1
-    assert board.open(0x9000_0000, *PLACES) == OTHER_MACHINE
+    assert board.open(REGISTERS, *PLACES) == OTHER_MACHINE
     model.values["SIMD"] -= 1
     model.status = 1 << Status.RUNNING
     model.hangs = True
-    assert board.open(0x9000_0000, *PLACES) == BUSY
+    assert board.open(REGISTERS, *PLACES) == BUSY
     model.status = 0
-    assert board.open(0x9000_0000, *PLACES) == OK
+    assert board.open(REGISTERS, *PLACES) == OK
     made = adder(tmp_path)
     board.device.looks = 10
     assert board.load(b"1234")[0] == UNALIGNED
@@ -383,8 +278,9 @@ def test_errors_of_the_c_driver(tiny: Any, tmp_path: Path) -> None:
     model._command = lambda word: None  # type: ignore[method-assign]
     assert board.run(5) == SILENT
     tiny.weft_error.restype = ctypes.c_char_p
-    names = [tiny.weft_error(number).decode() for number in range(11)]
-    assert names[0] == "ok" and names[STOPPED] == "stopped" and names[9:] == ["unknown"] * 2
+    names = [tiny.weft_error(number).decode() for number in [*Result, -1, len(Result)]]
+    assert names[OK] == "ok" and names[LOST] == "lost" and len(set(names)) == len(Result) + 1
+    assert names[-2:] == ["unknown"] * 2
 
 
 def test_a_start_without_effect_and_a_register_that_keeps_nothing(tiny: Any, tmp_path: Path) -> None:
@@ -393,22 +289,22 @@ def test_a_start_without_effect_and_a_register_that_keeps_nothing(tiny: Any, tmp
     board = Board(tiny, model.read, lambda address, word: model.write(address, word))
     for wrong in range(3):  # each place of memory, and of the program's for the machine
         places = [(bus + 2 * (at == wrong), machine) for at, (bus, machine) in enumerate(PLACES)]
-        assert board.open(0x9000_0000, *places) == UNALIGNED
+        assert board.open(REGISTERS, *places) == UNALIGNED
         places = [(bus, int(at == wrong)) for at, (bus, _) in enumerate(PLACES)]
-        assert board.open(0x9000_0000, *places) == UNALIGNED
-    assert board.open(0x9000_0000, *PLACES) == OK
+        assert board.open(REGISTERS, *places) == UNALIGNED
+    assert board.open(REGISTERS, *PLACES) == OK
     result, size = board.load(made.program)
     assert result == OK
     model._command = lambda word: command(word & ~1)  # type: ignore[method-assign]
     assert board.start(size) == SILENT
     model._command = command  # type: ignore[method-assign]
-    lost = 0x9000_0000 + CONTROL_REGISTERS["PROGRAM_BYTES"].offset
+    lost = REGISTERS + CONTROL_REGISTERS["PROGRAM_BYTES"].offset
     model.write = lambda address, word: write(address, word) if address != lost else None  # type: ignore[method-assign]
     assert board.start(size + 8) == NOT_WRITTEN
     model.write = write  # type: ignore[method-assign]
     assert board.start(size) == OK and board.wait() == OK
     model.write = lambda address, word: None  # type: ignore[method-assign]
-    model.dram.bytes[:] = 0
+    model.dram.bytes[:model.region.size] = 0
     assert board.load(made.program)[0] == NOT_WRITTEN
 
 
@@ -435,7 +331,7 @@ def test_a_network_of_bytes_in_c(tmp_path: Path) -> None:
     report = compile_model(maker.save(tmp_path / "net.onnx"), arch, tmp_path, calibration={"x": samples})
     made, library = TModel.load(report.model_path), compiled(tmp_path, arch)
     board = board_of(library, litex_model(arch))
-    assert board.open(0x9000_0000, *PLACES) == OK
+    assert board.open(REGISTERS, *PLACES) == OK
     (source,), (output,) = made.inputs, made.outputs
     assert source.scale is not None and source.scale.zero == -128 and output.scale is not None
     for base, vectors in made.consts:
