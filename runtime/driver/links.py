@@ -88,6 +88,8 @@ class LinkTarget:
 
     arch: Arch | None = None
     shell: ShellFile | None = None
+    clock_hz: float | None = None
+    """The machine's clock, if a shell says it."""
     settings = RunSettings()
     """What each program finds set."""
     leveling: Leveling | None = None
@@ -116,7 +118,7 @@ class LinkTarget:
 
     def take(self, shell: ShellFile) -> None:
         """Set the memory map that the shell describes. If it has a witness, the bridge uses it from now on."""
-        self.shell, self.memory_map = shell, shell_map(shell)
+        self.shell, self.memory_map, self.clock_hz = shell, shell_map(shell), shell.clock_hz
         if shell.witness is not None:
             self.watch(shell.witness)
 
@@ -133,7 +135,7 @@ class LinkTarget:
     def backend(self, model: Network, arch: Arch) -> Backend:
         """Return the machine as a backend for a model. Raise WeftError if it is another machine."""
         return RegisterMachine(self.bridge, self.memory_map, arch, needs_of(model, arch.cores), model.name,
-                               self._seconds, self.settings, self._ring())
+                               self._seconds, self.settings, self._ring(), self.clock_hz)
 
     def _ring(self) -> SampleRing | None:
         """Return the ring of samples if they are asked for. Raise WeftError if the shell has none."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -81,13 +82,14 @@ class _Program:
 
     ``content``: the program for this device, with ``before`` instructions put before it; ``count``: all instructions.
     ``written``: (address, words) of what it may write. ``ran``: the seconds after which its last run was still seen to
-    go on."""
+    go on. ``cycles``: those of its last run, 0 before it."""
 
     content: bytes
     before: int
     count: int
     written: Sequence[tuple[int, int]]
     ran: float = 0.0
+    cycles: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,11 @@ class RegisterMachine:
     """A backend for models of ``arch`` (runtime/devices.py): an image a core at a time.
 
     ``needs``: bytes of each memory, for model ``owner``. ``settings``: what each program finds set; ``ring``: where
-    samples wait, if these are asked for."""
+    samples wait, if these are asked for. ``clock_hz``: the machine's clock, if it is known."""
 
     def __init__(self, bridge: Bridge, memory_map: MemoryMap, arch: Arch, needs: Mapping[str, int], owner: str,
                  seconds: float = PROGRAM_SECONDS, settings: RunSettings = RunSettings(),  # noqa: B008 - it is frozen
-                 ring: SampleRing | None = None) -> None:
+                 ring: SampleRing | None = None, clock_hz: float | None = None) -> None:
         """Raise WeftError if the machine is another one, or has too little memory."""
         self.name, self.arch, self.bridge, self.seconds = bridge.name, arch, bridge, seconds
         self.fair_lock = FairLock()
@@ -120,6 +122,7 @@ class RegisterMachine:
             check_cores(self.system, arch, self.name)
         self.places = place(memory_map, needs, arch, owner)
         self.settings, self._registers_set, self.ring = settings, settings.registers(arch), ring
+        self._clock_hz, self._look_seconds = clock_hz, math.inf
         self._last: _Run | None = None
         self._programs: dict[bytes, _Program] = {}
         self._there: dict[int, tuple[int, object]] = {}
@@ -245,13 +248,14 @@ class RegisterMachine:
                 registers.write(name, value)
         if self.ring:
             self.ring.start()
-        began = self.bridge.transport.seconds()
+        seconds = self.bridge.transport.seconds
+        began = seconds()
         self._command(cores, Command.START, lambda status: bool(status & ALIVE), LOOKS)
-        for core, status in enumerate(self._wait(cores, group, began)):
+        looked = seconds() - self._look_seconds  # STATUS was asked for at once behind the start
+        for core, status in enumerate(self._wait(cores, group, max(began, looked))):
             if status >> Status.ERROR & 1:
                 raise self._stopped(core, group[core])
-        seconds = self.bridge.transport.seconds() - began
-        return self._done(cores, group, seconds)
+        return self._done(cores, group, seconds() - began)
 
     def _done(self, cores: Sequence[Registers], group: Sequence[_Placed], seconds: float) -> list[Done] | None:
         found = []
@@ -261,6 +265,7 @@ class RegisterMachine:
             if instructions != program.count:
                 self.bridge.doubt()
                 return None
+            program.cycles = cycles
             samples = (self.ring.ended(cycles, self.settings.sample_cycles)
                        if self.ring and registers is self.registers else None)
             found.append(Done(instructions=program.count - program.before, cycles=cycles, seconds=seconds,
@@ -303,27 +308,40 @@ class RegisterMachine:
     def _wait(self, cores: Sequence[Registers], group: Sequence[_Placed], began: float) -> list[int]:
         """Wait until all programs have ended and the cores are drained; return STATUS of each.
 
-        A program that ran before is left alone nearly as long as it ran then, unless link faults, or a time-out, were
-        part of that time. The wait ends too if a core shows none of ALIVE: it forgot its program, or it is in the cycle
-        before DONE. Its counters tell which."""
-        faults, ran = self.bridge.faults, max(placed.program.ran for placed in group)
-        if ran and not self.ring:
-            self.bridge.pause(min((1 - NOTICED) * ran, self.seconds))
+        ``began``: when the programs started. A program that ran before is left alone as long as it is expected to run.
+        The wait ends too if a core shows none of ALIVE: it forgot its program, or it is in the cycle before DONE. Its
+        counters tell which."""
+        seconds, faults = self.bridge.transport.seconds, self.bridge.faults
+        rest = began + max(self._expected(placed.program) for placed in group) - seconds()
+        if rest > 0 and not self.ring:
+            self.bridge.pause(min(rest, self.seconds))
         while True:
+            asked = seconds()
             found = [registers.read("STATUS") for registers in cores]
+            self._look_seconds = min(self._look_seconds, seconds() - asked)
             if self.ring:
                 self.ring.drain()
             left = [core for core, status in enumerate(found) if not status & ENDED or status >> Status.RUNNING & 1]
-            elapsed = self.bridge.transport.seconds() - began
+            elapsed = seconds() - began
             is_clean = elapsed <= self.seconds and self.bridge.faults == faults
             for placed in [group[core] for core in left] if is_clean else group:
-                placed.program.ran = elapsed if is_clean else 0.0
+                placed.program.ran = asked - began if is_clean else 0.0
             if not left or not all(status & ALIVE for status in found):
                 return found
             if elapsed > self.seconds:
                 raise self._timeout(left[0], group[left[0]], found[left[0]])
             longest = SHORTEST_PAUSE if self.ring else LONGEST_PAUSE
             self.bridge.pause(min(max(NOTICED * elapsed, SHORTEST_PAUSE), longest))
+
+    def _expected(self, program: _Program) -> float:
+        """Return the seconds after which a program will soon have ended, or just has; 0 before its first run.
+
+        If the clock is known they follow from its cycles, with some more for the DRAM's refresh: a look that comes too
+        soon costs the time of another one. Else they are nearly those after which it was last seen to run. It was not
+        if link faults, or a time-out, were part of that time."""
+        if self._clock_hz and program.cycles:
+            return (1 + NOTICED / 2) * program.cycles / self._clock_hz
+        return (1 - NOTICED) * program.ran
 
     # -- errors ----------------------------------------------------------------------------------------------------
     def _text(self, placed: _Placed, counter: int) -> str:

@@ -22,10 +22,11 @@ from weft.tb.bench.link_models import UartWire, UdpWire, Witnessed
 from weft.tb.bench.register_model import RegisterModel
 
 WITNESS = 0x9100_0000
+CLOCK_HZ = 75e6
 
 
 class TimedBoard(RegisterModel):
-    """A board on which each program takes so many seconds of ``wire``; nothing is computed."""
+    """A board of CLOCK_HZ on which each program takes so many seconds of ``wire``; nothing is computed."""
 
     wire: UartWire | UdpWire
 
@@ -52,6 +53,7 @@ class TimedBoard(RegisterModel):
         program = self.dram.bytes[start:start + self.values["PROGRAM_BYTES"]].tobytes()
         self.status = 1 << Status.IDLE | 1 << Status.DONE
         self._count(int(Isa(self.arch).counts(program).sum()))
+        self.values |= {"CYCLES_LOW": round(self.seconds * CLOCK_HZ), "CYCLES_HIGH": 0}
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,11 @@ SPEEDS = (UART, LinkSpeed("UART 3 Mbaud, 1 ms of USB", 10 / 3e6, 1e-3),
           LinkSpeed("Etherbone 1 Gbit/s, 200 us", 8 / 1e9, 200e-6))
 
 
-def timed(speed: LinkSpeed, board: TimedBoard, witnessed: bool) -> tuple[Device, UartWire | UdpWire, list[int]]:
-    """Return the device, its wire, and a list to which the bytes of each piece on the line are added."""
+def timed(speed: LinkSpeed, board: TimedBoard, witnessed: bool,
+          clock_hz: float | None = CLOCK_HZ) -> tuple[Device, UartWire | UdpWire, list[int]]:
+    """Return the device, its wire, and a list to which the bytes of each piece on the line are added.
+
+    ``clock_hz``: what the driver knows of the machine's clock."""
     bus = Witnessed(board, WITNESS) if witnessed else board
     carried: list[int] = []
     wire: UartWire | UdpWire
@@ -88,6 +93,7 @@ def timed(speed: LinkSpeed, board: TimedBoard, witnessed: bool) -> tuple[Device,
         wire.send = lambda content: carried.append(len(content)) or send(content)  # type: ignore[method-assign, func-returns-value]
         transport = Etherbone("udp:model", wire, wire.sleep, seconds=wire.seconds)
     target = LinkTarget(transport, board.map)
+    target.clock_hz = clock_hz
     if witnessed:
         target.watch(WITNESS)
     return Device(target), wire, carried

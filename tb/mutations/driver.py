@@ -38,6 +38,9 @@ BREAKS = [
     Break("noticed_late", "runtime/driver/register_machine.py", "self.bridge.pause(min(max(NOTICED * elapsed,",
           "self.bridge.pause(min(max(elapsed,", "the pauses double",
           "tb/unit/driver/test_speed.py::test_an_end_is_noticed_soon"),
+    Break("start_of_the_answer", "runtime/driver/register_machine.py", "looked = seconds() - self._look_seconds",
+          "looked = seconds()", "a program is taken to start when the start was answered",
+          "tb/unit/driver/test_speed.py::test_an_end_that_is_expected_is_noticed_at_once"),
     # -- samples --
     Break("ring_stale", "runtime/driver/sample_ring.py", "for _ in range(3):", "for _ in range(1):",
           "what waited for room in a full ring counts for the next program", "tb/unit/driver/test_board_samples.py::"

@@ -19,6 +19,8 @@ from weft.tmodel.manifest import TModel
 
 SECONDS = 0.03
 """How long the program takes."""
+SHORT = 0.005
+"""A program of some times an answer over USB."""
 LATE = 1.02
 """The most by which an end may be noticed late, as a share of the program."""
 MOST_EXCHANGES = 9
@@ -32,9 +34,9 @@ def large(folder: Path, arch: Arch = TINY) -> TModel:
     return model(folder, arch, steps, [np.zeros((1, arch.array_size), int)])
 
 
-def board_of(made: TModel) -> TimedBoard:
+def board_of(made: TModel, seconds: float = SECONDS) -> TimedBoard:
     region = Region(bus=0x4000_0000, machine=0, size=1 << 20)
-    return TimedBoard(made.arch, MemoryMap.shared(0x9000_0000, region), SECONDS)
+    return TimedBoard(made.arch, MemoryMap.shared(0x9000_0000, region), seconds)
 
 
 @pytest.mark.parametrize("speed", SPEEDS, ids=[speed.kind for speed in SPEEDS])
@@ -49,6 +51,34 @@ def test_an_end_is_noticed_soon(speed: LinkSpeed, tmp_path: Path) -> None:
     answer = 2 * speed.turnaround + 60 * speed.byte_seconds
     assert len(board.late) == 4
     assert max(board.late) < LATE + 2 * answer / SECONDS, board.late
+
+
+@pytest.mark.parametrize("speed", SPEEDS, ids=[speed.kind for speed in SPEEDS])
+def test_an_end_that_is_expected_is_noticed_at_once(speed: LinkSpeed, tmp_path: Path) -> None:
+    """However short the program is beside an answer: its cycles were counted when it ran before."""
+    made = large(tmp_path)
+    board = board_of(made, seconds=8 * SHORT)
+    device, _, _ = timed(speed, board, witnessed=True)
+    device.load(made)
+    for _ in range(5):
+        device.run(inputs_for(made), raw=True)
+    assert len(board.late) == 5 and max(board.late[1:]) < LATE, board.late
+    board.seconds, board.late = SHORT, []  # the next run is expected to last longer
+    for _ in range(3):
+        device.run(inputs_for(made), raw=True)
+    assert max(board.late[1:]) < LATE + 60 * speed.byte_seconds / SHORT, board.late
+
+
+def test_what_a_run_takes_besides_the_program_does_not_grow(tmp_path: Path) -> None:
+    """Nobody knows the clock. A wait that began after the start's answer would be longer from run to run."""
+    made = large(tmp_path)
+    speed = SPEEDS[1]
+    board = board_of(made, seconds=SHORT)
+    device, _, _ = timed(speed, board, witnessed=True, clock_hz=None)
+    device.load(made)
+    for _ in range(12):
+        device.run(inputs_for(made), raw=True)
+    assert max(board.late) < LATE + speed.turnaround / SHORT, board.late
 
 
 def test_a_load_goes_over_the_line_once(tmp_path: Path) -> None:
