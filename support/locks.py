@@ -29,3 +29,18 @@ def locked(place: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def hold(handle: int) -> bool:
+    """Take the lock of an open file without waiting, until it is closed. Return False where there are no locks.
+
+    Raise BlockingIOError if another open file has it."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # this file system has none
+        return False
+    return True

@@ -3,7 +3,10 @@
 
 A command writes a new file, an empty one, or one of the kind that it writes itself (:class:`Kind`). Every other file
 stays as it is: a directory, a pipe, a device, a file without write permission, a file of another kind. Output to
-/dev/null is dropped."""
+/dev/null is dropped.
+
+A new file is first written under a hidden name beside its place, and its writer keeps it locked. The next writer of the
+same file removes those that nobody locks, which killed writers have left."""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from typing import BinaryIO
 
 from weft.support.errors import WeftError, explain
 from weft.support.files import opened, reason
+from weft.support.locks import hold, locked
 
 HEAD_BYTES = 64 << 10
 """The bytes of a file that are read to know its kind."""
@@ -121,19 +125,36 @@ def replacing(path: Path, kind: Kind, what: str = "output file") -> Iterator[Bin
         target.parent.mkdir(parents=True, exist_ok=True)
         status = _status(target)
         mode = 0o666 & ~_umask() if status is None else status.st_mode & 0o777
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        handle, temporary = _temporary(target)
     except OSError as error:
         raise _unwritable(what, path, error) from None
-    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-        temporary.chmod(mode)
-        temporary.replace(target)
+            file.flush()
+            temporary.chmod(mode)
+            temporary.replace(target)
     except OSError as error:
         raise _unwritable(what, path, error) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _temporary(target: Path) -> tuple[int, Path]:
+    """Make a hidden file beside ``target``; return its descriptor, which has its lock, and its path.
+
+    Remove those that killed writers have left. Raise OSError if none can be made."""
+    start, end = f".{target.name}.", ".new"
+    left = re.compile(re.escape(start) + "[a-z0-9_]{8}" + re.escape(end))
+    with locked(target.parent):
+        for path in [path for path in target.parent.iterdir() if left.fullmatch(path.name) and path.is_file()]:
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                if hold(file.fileno()):
+                    path.unlink()
+        handle, name = tempfile.mkstemp(prefix=start, suffix=end, dir=target.parent)
+        hold(handle)
+    return handle, Path(name)
 
 
 def _umask() -> int:

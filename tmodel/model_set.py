@@ -58,26 +58,33 @@ def write_set(folder: Path, name: str, contents: Mapping[str, bytes], manifest: 
         if not is_plain(file):
             raise refuse("name of the files to write", repr(file), "a plain name, without a folder", "choose another")
     check_set(folder, name, contents)
-    entries = {file: file_entry(content) for file, content in contents.items()}
-    hidden = {file: folder / _hidden(file, entry.sha256) for file, entry in entries.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
-            settle(folder, name, contents)
-            before = _entries(folder / name)
-            for file, content in contents.items():
-                hidden[file].write_bytes(content)
-            decisive = folder / _hidden(name, file_entry(manifest).sha256)
-            decisive.write_bytes(manifest)
-            decisive.replace(folder / name)
-            for file, path in hidden.items():
-                path.replace(folder / file)
-            _remove(folder, {file: entry for file, entry in before.items() if file not in contents})
+            try:
+                _replace(folder, name, contents, manifest)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    settle(folder, name, contents)
+                raise
     except OSError as error:
-        with contextlib.suppress(OSError):
-            settle(folder, name, contents)
         raise refuse(f"output folder {folder}", (error.strerror or str(error)).lower(), "a place that can be written",
                      "choose another place, or make room") from None
+
+
+def _replace(folder: Path, name: str, contents: Mapping[str, bytes], manifest: bytes) -> None:
+    """Replace the set ``name`` by the one of ``contents`` and ``manifest``. Raise OSError."""
+    settle(folder, name, contents)
+    before = _entries(folder / name)
+    hidden = {file: folder / _hidden(file, file_entry(content).sha256) for file, content in contents.items()}
+    for file, content in contents.items():
+        hidden[file].write_bytes(content)
+    decisive = folder / _hidden(name, file_entry(manifest).sha256)
+    decisive.write_bytes(manifest)
+    decisive.replace(folder / name)
+    for file, path in hidden.items():
+        path.replace(folder / file)
+    _remove(folder, {file: entry for file, entry in before.items() if file not in contents})
 
 
 def check_set(folder: Path, name: str, files: Iterable[str]) -> None:

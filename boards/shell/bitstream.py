@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.boards.board import Board, OnChip
-from weft.boards.shell.delivery import READY, begin
+from weft.boards.shell.delivery import READY, building
 from weft.boards.shell.delivery import deliver as replace_folder
 from weft.boards.shell.families import FAMILIES, MACHINE, SHELL, Family, Tell
 from weft.boards.shell.machine import WORD_BITS
@@ -47,7 +47,16 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     check_ports(board, arch)
     family = family or FAMILIES[board.family]
     need_packages(family)
-    began, work = time.monotonic(), begin(folder)
+    with building(folder) as work:
+        found = _build(board, arch, work, seeds, tell, family, standalone)
+        deliver(work, folder, board, found, family, standalone)
+    return found
+
+
+def _build(board: Board, arch: Arch, work: Path, seeds: Sequence[int], tell: Tell, family: Family,
+           standalone: bool) -> dict[str, Any]:
+    """Make the bitstream in ``work``; return its report."""
+    began = time.monotonic()
     tell("the shell")
     (work / "weft.tarch").write_text(json.dumps(arch.to_dict(), indent=2) + "\n")
     generate(board, work, family.toolchain, standalone)
@@ -57,12 +66,10 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     tell("packing")
     family.pack(work, family.chips[board.chip])
     bits = (work / f"{SHELL}.{family.results[0]}").read_bytes()
-    found = {**summary(board, report, seed), "toolchain": family.toolchain or board.toolchains[0],
-             **counts(work, board.family),
-             "minutes": round((time.monotonic() - began) / 60, 1), "sha256": hashlib.sha256(bits).hexdigest(),
-             "bytes": len(bits)}
-    deliver(work, folder, board, found, family, standalone)
-    return found
+    return {**summary(board, report, seed), "toolchain": family.toolchain or board.toolchains[0],
+            **counts(work, board.family),
+            "minutes": round((time.monotonic() - began) / 60, 1), "sha256": hashlib.sha256(bits).hexdigest(),
+            "bytes": len(bits)}
 
 
 def prepared(board: Board, clock_hz: float | None) -> Board:

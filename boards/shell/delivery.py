@@ -6,6 +6,7 @@ moment it lies beside its place; the next build puts it back."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from weft.support.errors import WeftError, explain
+from weft.support.locks import hold, locked
 from weft.support.strict_json import read_object
 
 REPORT, FILES = "report.json", "files"
@@ -24,22 +26,51 @@ READY, OLD = "ready", "old"
 WAY_OUT = "move your files elsewhere, remove what is in the way, or name another folder with -o"
 
 
-def begin(folder: Path) -> Path:
-    """Return a fresh working folder beside ``folder``, with an empty folder READY in it.
+@contextlib.contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """Yield a fresh working folder beside ``folder``, with an empty folder READY in it, which is ours in this block.
 
-    Raise WeftError if either holds files that no build left; nothing is changed then."""
+    Raise WeftError if either holds files that no build left, or if another build is at work; nothing is changed
+    then."""
     folder = Path(os.path.realpath(folder))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as ours:
+        with locked(folder.parent):
+            work = _begin(folder)
+            hold(ours.enter_context((work / MARK).open("wb")).fileno())
+        (work / READY).mkdir()
+        yield work
+
+
+def _begin(folder: Path) -> Path:
+    """Return a new working folder with nothing in it. Raise WeftError as ``building`` does."""
     work = folder.with_name(f".{folder.name}-work")
-    if os.path.lexists(work) and not (work / MARK).is_file():
+    if os.path.lexists(work) and not (work / MARK).is_file() and not (work.is_dir() and not any(work.iterdir())):
         raise WeftError(explain(f"working folder {work}", "files of another kind", "what a broken build left", WAY_OUT))
+    try:
+        with contextlib.suppress(FileNotFoundError), (work / MARK).open("rb") as mark:
+            hold(mark.fileno())
+    except BlockingIOError:
+        raise WeftError(explain(f"working folder {work}", "another build at work", "one build of a folder at a time",
+                                "wait until that one ends, or name another folder with -o")) from None
     if not folder.exists() and (work / OLD).is_dir():
         (work / OLD).rename(folder)
     check(folder)
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    (work / MARK).touch()
-    (work / READY).mkdir()
+    if work.exists():
+        _remove(work)
+    work.mkdir()
     return work
+
+
+def _remove(work: Path) -> None:
+    """Remove a working folder, MARK last, so that what a kill leaves of it is known as ours. Raise OSError."""
+    for path in [path for path in work.iterdir() if path.name != MARK]:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    (work / MARK).unlink(missing_ok=True)
+    work.rmdir()
 
 
 def check(folder: Path) -> None:
@@ -74,7 +105,14 @@ def deliver(work: Path, folder: Path, report: dict[str, object]) -> None:
     ready = work / READY
     report[FILES] = sorted(_files(ready))
     (ready / REPORT).write_text(json.dumps(report, indent=1) + "\n")
-    if folder.exists():
-        folder.rename(work / OLD)
-    ready.rename(folder)
-    shutil.rmtree(work, ignore_errors=True)
+    with locked(folder.parent):
+        if folder.exists():
+            folder.rename(work / OLD)
+        try:
+            ready.rename(folder)
+        except BaseException:
+            if (work / OLD).exists():
+                (work / OLD).rename(folder)
+            raise
+        with contextlib.suppress(OSError):
+            _remove(work)

@@ -15,7 +15,7 @@ import numpy as np
 from weft.boards.board import Board, Memory
 from weft.boards.driver import SOURCES as DRIVER
 from weft.boards.shell import bitstream
-from weft.boards.shell.delivery import READY, begin, deliver
+from weft.boards.shell.delivery import READY, building, deliver
 from weft.boards.standalone.headers import linker_memories, network_header, soc_header
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.isa import Isa
@@ -126,14 +126,14 @@ def write(board: Board, network: Network, images: Sequence[Mapping[str, np.ndarr
     check_board(board)
     model = program_of(network)
     check_tools()
-    work = begin(folder)
-    soc = describe(board, network.arch, work)
-    ready = work / READY
-    write_sources(model, soc, images, ready)
-    image = make_image(ready)
-    (ready / "image.elf").unlink()
-    found = {"schema": 1, "board": board.key, "model": network.name, "images": len(images),
-             "image": IMAGE, "bytes": image.stat().st_size, "flash_offset": soc["image"]["flash_offset"],
-             "baud": soc["baud"]}
-    deliver(work, folder, found)
+    with building(folder) as work:
+        soc = describe(board, network.arch, work)
+        ready = work / READY
+        write_sources(model, soc, images, ready)
+        image = make_image(ready)
+        (ready / "image.elf").unlink()
+        found = {"schema": 1, "board": board.key, "model": network.name, "images": len(images),
+                 "image": IMAGE, "bytes": image.stat().st_size, "flash_offset": soc["image"]["flash_offset"],
+                 "baud": soc["baud"]}
+        deliver(work, folder, found)
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.boards.board import Board
 from weft.boards.shell import bitstream
-from weft.boards.shell.delivery import READY, begin, deliver
+from weft.boards.shell.delivery import READY, building, deliver
 from weft.boards.shell.machine import MACHINE, Machine
 from weft.boards.vivado import block, zynq
 from weft.boards.vivado.readme import readme
@@ -64,8 +64,14 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     """Write the project in ``folder``/vivado, which replaces the last one only as a whole; return its report.
 
     Raise WeftError if the machine does not go with the board."""
-    work = begin(folder)
-    ready = work / READY
+    with building(folder) as work:
+        found = _write(board, arch, work / READY, clock_hz, tell)
+        deliver(work, folder, found)
+    return found
+
+
+def _write(board: Board, arch: Arch, ready: Path, clock_hz: float | None, tell: Tell) -> dict[str, Any]:
+    """Write the project below ``ready``; return its report."""
     project = ready / PROJECT
     project.mkdir()
     tell("the project")
@@ -76,10 +82,8 @@ def build(board: Board, arch: Arch, folder: Path, *, clock_hz: float | None = No
     else:
         asked = _shell(board, ready, project, clock_hz)
     (project / "README.txt").write_text(readme(board, asked))
-    found = {"schema": 1, "board": board.key, "name": board.name, "chip": board.chip, "mhz_asked": asked / 1e6,
-             "project": PROJECT, "run_with_vivado": False}
-    deliver(work, folder, found)
-    return found
+    return {"schema": 1, "board": board.key, "name": board.name, "chip": board.chip, "mhz_asked": asked / 1e6,
+            "project": PROJECT, "run_with_vivado": False}
 
 
 def _zynq(board: Board, arch: Arch, project: Path) -> float:

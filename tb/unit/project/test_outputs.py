@@ -6,11 +6,13 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import typing
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +21,21 @@ import typer
 
 from weft.cli import board, machines
 from weft.cli.app import app
+from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
+from weft.support.errors import WeftError
 from weft.support.outputs import Kind, check_output, replacing, write_text
+from weft.tb.bench.file_faults import (
+    DONE,
+    FAULTS,
+    KILLED,
+    REFUSED,
+    UNMET,
+    changes_beside,
+    ended,
+    outcome,
+    started,
+)
 from weft.tb.hostile.case import compiled
 from weft.tb.unit.project.conftest import Weft
 
@@ -131,6 +146,84 @@ def test_every_option_that_writes_is_checked_here() -> None:
     assert found == reads | writes
 
 
+# -- the one way out ---------------------------------------------------------------------------------------------------
+SEAM = [str(ROOT / file) for file in ("support/outputs.py", "tmodel/model_set.py", "explore/results.py",
+                                      "boards/shell/delivery.py")]
+"""Where files are replaced as a whole; ``test_write_faults.py`` lets each of them meet every fault."""
+COMMANDS = {
+    "compile": f"{COMPILE} --html page.html --report rows.json --dump-dir steps --tune-steps 0",
+    "run": f"{RUN} -o o.npz", "estimate": "estimate net.tmodel --trace t.json",
+    "report": "report net.tmodel -o page.html", "schedule": "schedule net.onnx -a tiny -o schedule.json",
+    "verilog": "verilog -a tiny -o out --fusesoc --vivado --c-driver",
+    "explore": "explore net.onnx --part xc7a35t --jobs 1 -o best.tarch --plot front.png --results results",
+    "demo": "demo -a tiny -o out", "board": "board build pynq_z1 -a tiny -o out",
+}
+WORKING = ".pynq_z1-work/"
+"""A folder that becomes the result as a whole."""
+
+
+@pytest.mark.wide_cases("explore", "demo", "board")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_writes_nothing_beside_the_seam(name: str, here: Path) -> None:
+    beside: list[str] = []
+
+    def work() -> None:
+        before = set(everything(here))
+        assert exit_code(COMMANDS[name].split()) == 0
+        assert set(everything(here)) > before
+        assert [each for each in beside if WORKING not in each] == []
+
+    def watch() -> list[str]:
+        nonlocal beside
+        beside = changes_beside(here, SEAM)
+        return []
+
+    assert ended(started(work, watch)) == UNMET
+
+
+def contents(folder: Path, before: set[str]) -> dict[str, object]:
+    """The new files of a folder; of archives, which tell when they were made, what they hold."""
+    found = {name: content for name, content in everything(folder).items() if name not in before}
+    return {name: dict(np.load(folder / name)) if name.endswith(".npz") and content else content
+            for name, content in found.items()}
+
+
+def is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in Path(name).parts)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_meets_a_fault_at_any_change(name: str, fault: str, here: Path, tmp_path_factory) -> None:
+    """Each file is there as a whole or not at all, but for results of a search, which grow line by line."""
+
+    def command(folder: Path) -> None:
+        os.chdir(folder)
+        if exit_code(COMMANDS[name].split()):
+            raise WeftError("refused")
+
+    def copied() -> Path:
+        return shutil.copytree(here, tmp_path_factory.mktemp("copy"), dirs_exist_ok=True)
+
+    before, good = set(everything(here)), copied()
+    assert ended(started(lambda: command(good), list)) == UNMET
+    new, ends = contents(good, before), {}
+    for number in count():
+        folder = copied()
+        end = outcome(lambda folder=folder: command(folder), folder, number, FAULTS[fault])  # type: ignore[misc]
+        for file, content in contents(folder, before).items():
+            grows = file == "results" and new[file].startswith(content)  # type: ignore[attr-defined]
+            assert is_hidden(file) or grows or repr(content) == repr(new[file]), (file, number)
+        assert ended(started(lambda folder=folder: command(folder), list)) == UNMET  # type: ignore[misc]
+        assert repr(contents(folder, before)) == repr(new), number
+        ends[end] = number
+        shutil.rmtree(folder)
+        if end == UNMET:
+            break
+    assert ends.keys() <= {KILLED, REFUSED, DONE, UNMET} and ends[UNMET] > 2
+
+
 # -- one file ----------------------------------------------------------------------------------------------------------
 def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
@@ -172,8 +265,6 @@ PLACES: dict[str, tuple[str, Callable[[Path], object] | None, str]] = {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_place_that_is_none(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from weft.support.errors import WeftError
-
     monkeypatch.chdir(tmp_path)
     text, make, found = PLACES[name]
     if make:
@@ -204,7 +295,6 @@ def test_a_place_is_looked_at_before_the_work(here: Path, weft: Weft, monkeypatc
 
 def test_arrays_replace_only_archives_of_arrays(tmp_path: Path) -> None:
     from weft.runtime.arrays import ARRAYS
-    from weft.support.errors import WeftError
 
     np.savez(tmp_path / "x.npz", x=np.ones(3))
     assert check_output(tmp_path / "x.npz", ARRAYS)
