@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LambdaConcept ECPIX-5 85F: 512 MB of DDR3 and UART.
+"""LambdaConcept ECPIX-5 85F: 512 MB of DDR3, UART, and Ethernet.
 
-Its Ethernet is left out: the machine's clock is not met beside it. Of 8 lanes those of bytes route beside the shell
-(docs/decisions/boards.md)."""
+Of 8 lanes those of bytes route beside the shell (docs/decisions/boards.md)."""
 
 from weft.boards.board import Board, Memory, Shell
 from weft.hw.contract.dram import LiteDram
@@ -14,10 +13,12 @@ BOARD = Board(
     target_hz=90e6, routed={"ecpix5_4": 75.35e6, "ecpix5_2x4": 75.28e6, "ecpix5_int8": 75.2e6, "ecpix5": None},
     platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",
     flash_variants={"r03": "ecpix5_r03"},
-    plug="Micro-USB (JTAG and UART of the FT2232; of revision R03 the FT4232, whose third channel is the UART).",
+    plug="Micro-USB (JTAG and UART of the FT2232; of revision R03 the FT4232, whose third channel is the UART); "
+         "Ethernet if wanted, the board is 192.168.1.50.",
     shell=Shell(
         platform="litex_boards.platforms.lambdaconcept_ecpix5:Platform", platform_options={"device": "85F"},
         clocks="litex_boards.targets.lambdaconcept_ecpix5:_CRG", clock_hz=75e6,
+        ethernet="liteeth.phy.ecp5rgmii:LiteEthPHYRGMII", ethernet_options={"rx_delay": 0.0},
         memory=Memory(kind="DDR3", phy="ECP5DDRPHY", module="MT41K256M16", rate="1:2", phases=2, dram=LiteDram(
             data_bits=16, word_bytes=16, phases=2, banks=8, rows=32768, row_bytes=2048, read_latency=13,
             write_latency=3, column_write_latency=3, t_rp=2, t_rcd=2, t_wr=2, t_wtr=2, t_refi=586, t_rfc=104, t_ccd=2,

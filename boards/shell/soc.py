@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from litedram import modules, phy
-from litex.gen import ClockSignal, Instance, ResetSignal
+from litex.gen import ClockDomain, ClockSignal, Instance, ResetSignal
 from litex.soc.cores import uart
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCMini
@@ -29,6 +29,7 @@ from litex.soc.interconnect import axi, wishbone
 from weft.boards.board import Board, Memory, OnChip
 from weft.boards.shell.block_memory import BlockMemory
 from weft.boards.shell.dram_port import DramPort
+from weft.boards.shell.ethernet import DOMAIN, ETHERNET_HZ, MARGIN, Ethernet
 from weft.boards.shell.host_bus import BufferedPhy, Witness
 from weft.boards.shell.machine import MACHINE, Machine, windows
 from weft.boards.shell.sample_ring import SampleRing
@@ -51,8 +52,6 @@ CHANNELS = {"aw": ("addr", "burst", "len", "size", "id"), "w": ("data", "strb", 
 
 Cache, protection and the like mean nothing to it."""
 LITE_CHANNELS = {"aw": ("addr",), "w": ("data", "strb"), "b": ("resp",), "ar": ("addr",), "r": ("data", "resp")}
-ETHERBONE_DEPTH = 256
-"""The words of Etherbone's buffers; LiteX's 16 stall on bursts."""
 
 
 def named(path: str) -> Any:
@@ -114,10 +113,23 @@ class ShellSoC(SoCMini):
         clock = int(self.sys_clk_freq)
         self.add_uart(uart.RS232PHY(self.platform.request("serial"), clock, board.shell.baud))
         if board.shell.ethernet:
-            self.ethphy = named(board.shell.ethernet)(
+            self.add_ethernet(named(board.shell.ethernet)(
                 clock_pads=self.platform.request("eth_clocks"), pads=self.platform.request("eth"),
-                **board.shell.ethernet_options)
-            self.add_etherbone(phy=self.ethphy, buffer_depth=ETHERBONE_DEPTH)
+                **board.shell.ethernet_options))
+
+    def add_ethernet(self, phy: Any) -> None:
+        """Add Etherbone behind a PHY. Its layers' clock is one more output of the board's PLL."""
+        self.ethphy = phy
+        self.cd_ethernet = ClockDomain(DOMAIN)
+        self.crg.pll.create_clkout(self.cd_ethernet, ETHERNET_HZ, margin=MARGIN)
+        self.etherbone = Ethernet(phy)
+        self.bus.add_master(name="etherbone", master=self.etherbone.bus)
+        receive, send = phy.crg.cd_eth_rx.clk, phy.crg.cd_eth_tx.clk
+        self.platform.add_period_constraint(receive, 1e9 / phy.rx_clk_freq)
+        if send is not receive:
+            self.platform.add_period_constraint(send, 1e9 / phy.tx_clk_freq)
+        self.platform.add_false_path_constraints(self.crg.cd_sys.clk, self.cd_ethernet.clk, receive,
+                                                 *([] if send is receive else [send]))
 
     def add_uart(self, phy: Any) -> None:
         """Add the UART bridge behind a PHY."""

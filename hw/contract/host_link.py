@@ -6,6 +6,9 @@ ROOM_BYTES = 64
 WITNESS_WORDS = 2
 """The words of the witness: the CRC of all writes, then that of all reads before the access that reads it."""
 
+ETHERBONE_PORT = 1234
+"""The UDP port of Etherbone at both ends: answers go to the port that they come from."""
+
 # -- the ring of performance samples -----------------------------------------------------------------------------------
 RING_SAMPLES = 512
 """The samples that wait for the host; later ones are lost until it takes some."""

@@ -17,12 +17,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from weft.hw.contract.host_link import ETHERBONE_PORT
 from weft.runtime.driver.transport import WORD_BYTES, LinkError, LinkFault, Read, Write
 from weft.support.errors import explain
 from weft.support.files import reason
 
-PORT = 1234
-"""LiteEth's port, at both ends: answers go to the port that they come from."""
 HEADER = struct.Struct(">HBB4x")
 RECORD = struct.Struct(">BBBB")
 MAGIC, VERSION = 0x4E6F, 1 << 4
@@ -172,7 +171,7 @@ def _answer(packet: bytes, number: int) -> np.ndarray | None:
     return np.frombuffer(packet, ">u4", offset=start).astype(np.uint32)
 
 
-def open_udp(host: str, port: int = PORT) -> Etherbone:
+def open_udp(host: str, port: int = ETHERBONE_PORT) -> Etherbone:
     """Return the transport to a board by its host name or address.
 
     Raise LinkError if the name is unknown or the port taken."""

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from weft.hw.contract.arch import Arch, largest
 from weft.hw.contract.csr import ADDRESS_WIDTH
+from weft.hw.contract.host_link import ETHERBONE_PORT
 from weft.runtime.devices import RTL, Backend, Golden
 from weft.runtime.driver.memory_map import LITEX_BYTES, LITEX_MEMORY, LITEX_REGISTERS
 from weft.runtime.driver.shell_file import LEAST_BAUD, MOST_BAUD, REACH
@@ -179,7 +180,7 @@ KINDS: dict[str, Kind] = {
     "golden": Kind("[PRESET]", _golden, {}),
     "sim": Kind("[PRESET]", _simulated, {**SETTINGS, "seconds": Number(86400.0, 0.0, 1e7)}),
     "serial": Kind("auto|PORT", _serial, {"baud": Number(0, LEAST_BAUD, MOST_BAUD), **_LITEX}),
-    "udp": Kind("HOST", _udp, {"port": Number(1234, 1, 65535), **_LITEX}),
+    "udp": Kind("HOST", _udp, {"port": Number(ETHERBONE_PORT, 1, 65535), **_LITEX}),
     "mmio": Kind("BOARD", _mmio, {
         "registers": Number(0x43C0_0000, 0, _MOST_PHYSICAL, 4), "cores": Number(1, 1, largest("cores")),
         "device": "/dev/mem", "buffer": "/dev/udmabuf0",

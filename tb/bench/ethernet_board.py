@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write LiteEth with Etherbone as Verilog, as LiteX's ``add_etherbone`` adds it, with a memory on its bus.
+"""Write a board's Etherbone (``boards/shell/ethernet.py``) as Verilog, with a memory on its bus.
 
     python -m weft.tb.bench.ethernet_board FOLDER
 
@@ -13,20 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from liteeth.common import eth_phy_description
-from liteeth.core import LiteEthUDPIPCore
-from liteeth.frontend.etherbone import LiteEthEtherbone
 from litex.gen import LiteXModule
 from litex.gen.fhdl.verilog import convert
 from litex.soc.interconnect import stream, wishbone
-from migen import ClockDomain, ClockDomainsRenamer
+from migen import ClockDomain
 
-from weft.boards.shell.soc import ETHERBONE_DEPTH
-from weft.tb.bench.ethernet_frames import BOARD_IP, BOARD_MAC, PORT
+from weft.boards.shell.ethernet import DOMAIN, Ethernet
 
 BOARD = "ethernet_board"
-DOMAINS = ("sys", "eth_rx", "eth_tx")
+DOMAINS = ("sys", DOMAIN, "eth_rx", "eth_tx")
 MEMORY_WORDS = 1024
-LINK_HZ = 125_000_000
 
 
 class Phy(LiteXModule):
@@ -39,21 +35,15 @@ class Phy(LiteXModule):
 
 
 class Board(LiteXModule):
-    """The board's end: PHY, UDP, Etherbone, and a memory of 32-bit words at address 0 of the bus."""
+    """The board's end: PHY, Etherbone, and a memory of 32-bit words at address 0 of the bus."""
 
     def __init__(self) -> None:
         for name in DOMAINS:
             setattr(self, f"cd_{name}", ClockDomain(name))
         self.phy = Phy()
-        core = LiteEthUDPIPCore(self.phy, int.from_bytes(BOARD_MAC, "big"), ".".join(map(str, BOARD_IP)), LINK_HZ)
-        self.core = ClockDomainsRenamer({"sys": "eth_rx"})(core)
-        self.cd_etherbone = ClockDomain("etherbone")
-        self.etherbone = LiteEthEtherbone(self.core.udp, PORT, buffer_depth=ETHERBONE_DEPTH, cd="etherbone")
+        self.ethernet = Ethernet(self.phy)
         self.memory = wishbone.SRAM(4 * MEMORY_WORDS)
-        self.comb += [
-            self.cd_etherbone.clk.eq(self.cd_sys.clk), self.cd_etherbone.rst.eq(self.cd_sys.rst),
-            self.etherbone.wishbone.bus.connect(self.memory.bus),
-        ]
+        self.comb += self.ethernet.bus.connect(self.memory.bus)
 
     def pins(self) -> set[Any]:
         """Return the module's ports."""

@@ -6,10 +6,11 @@ from __future__ import annotations
 import struct
 import zlib
 
+from weft.hw.contract.host_link import ETHERBONE_PORT
+
 BOARD_MAC, BOARD_IP = bytes.fromhex("10e2d5000000"), bytes([192, 168, 1, 50])
 """LiteX's defaults."""
 HOST_MAC, HOST_IP = bytes.fromhex("020000000001"), bytes([192, 168, 1, 100])
-PORT = 1234
 PREAMBLE = bytes([0x55] * 7 + [0xD5])
 IPV4, ARP, UDP, REPLY = 0x0800, 0x0806, 17, 2
 LEAST_BYTES = 60
@@ -26,7 +27,7 @@ def frame(kind: int, content: bytes) -> bytes:
 
 def datagram(payload: bytes) -> bytes:
     """Return the frame of a datagram from host to board. UDP's own checksum is not used."""
-    content = struct.pack(">HHHH", PORT, PORT, 8 + len(payload), 0) + payload
+    content = struct.pack(">HHHH", ETHERBONE_PORT, ETHERBONE_PORT, 8 + len(payload), 0) + payload
     head = bytearray(struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(content), 0, 0, 64, UDP, 0, HOST_IP, BOARD_IP))
     total = sum(struct.unpack(">10H", head))
     head[10:12] = struct.pack(">H", ~(total + (total >> 16)) & 0xFFFF)

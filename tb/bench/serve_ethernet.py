@@ -12,12 +12,13 @@ from cocotb.queue import Queue
 from cocotb.task import bridge, resume
 from cocotb.triggers import ClockCycles, RisingEdge, SimTimeoutError, with_timeout
 
+from weft.boards.shell.ethernet import DOMAIN
 from weft.runtime.driver.etherbone import Etherbone
 from weft.tb.bench.ethernet_board import DOMAINS, MEMORY_WORDS
 from weft.tb.bench.ethernet_frames import arp_reply, asks_for_host, body_of, datagram, payload_of
 
-LINK_PERIOD_PS = 8_000
-"""The link's clock is 125 MHz, the main loop's ``sys`` 100 MHz."""
+PERIOD_PS = {DOMAIN: 29_600, "eth_rx": 8_000, "eth_tx": 8_000}
+"""The clocks beside the main loop's ``sys`` of 100 MHz: the link's 125 MHz, and 10 % less than that of the layers."""
 GAP_CYCLES = 12
 PATIENCE_US = 100
 
@@ -87,8 +88,8 @@ async def begun(dut: Any) -> Wire:
     dut.rx_valid.value, dut.tx_ready.value = 0, 1
     for name in DOMAINS:
         getattr(dut, f"{name}_rst").value = 1
-        if name != "sys":
-            Clock(getattr(dut, f"{name}_clk"), LINK_PERIOD_PS, "ps").start()
+    for name, period in PERIOD_PS.items():
+        Clock(getattr(dut, f"{name}_clk"), period, "ps").start()
     await ClockCycles(dut.clk, 8)
     for name in DOMAINS:
         getattr(dut, f"{name}_rst").value = 0

@@ -21,6 +21,12 @@ PINS = f'public_flat_rw -module "{TOP}" -var "*clk"\n' + "".join(
 pytest.importorskip("liteeth", reason="needs the extra bitstream")
 
 
+def test_the_layers_carry_a_gigabit_at_the_slowest_clock_that_a_pll_may_make() -> None:
+    from weft.boards.shell.ethernet import ETHERNET_HZ, LAYER_BITS, MARGIN
+
+    assert (1 - MARGIN) * ETHERNET_HZ * LAYER_BITS > 1e9
+
+
 def test_the_driver_s_packets_reach_the_bus_by_frames(tmp_path: Path) -> None:
     """Words come back as they were written: one, a whole packet, and an exchange of writes and reads."""
     toolchain.setup()
