@@ -65,5 +65,5 @@ BREAKS = [
           f"{MATRIX}::test_addresses_and_sizes_that_the_driver_refuses"),
     Break("c_driver_untaken", SOURCE, "    return WEFT_SILENT;\n}\n\nint weft_start_group",
           "    return count > WEFT_CORES ? WEFT_UNALIGNED : WEFT_SILENT;\n}\n\nint weft_start_group",
-          "a branch that no test takes", f"{COVERAGE}::test_every_branch_of_the_c_is_taken"),
+          "a branch that no test takes", f"{COVERAGE}::test_every_branch_of_the_c_driver_is_taken"),
 ]
