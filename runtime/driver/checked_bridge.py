@@ -30,7 +30,6 @@ class CheckedBridge(Bridge):
         self.shadow, self.mark = plain.shadow, plain.mark
         self._witness = Witness(address)
         self._waiting: list[Write] = []
-        self._repairs = False
         self._look()
 
     # -- accesses --------------------------------------------------------------------------------------------------
@@ -96,17 +95,8 @@ class CheckedBridge(Bridge):
             answers += self._carry(writes, some)
             writes = []
         if self.strays != before:
-            self._repair_once()
+            self.repair()
         return answers
-
-    def _repair_once(self) -> None:
-        """Repair memory, unless this is a part of a repair."""
-        if not self._repairs:
-            self._repairs = True
-            try:
-                self.repair()
-            finally:
-                self._repairs = False
 
     def _put(self, address: int, words: np.ndarray) -> None:
         """Read what is at an address, and write what differs until nothing does."""

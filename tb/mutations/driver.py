@@ -5,6 +5,7 @@ from weft.tb.mutations import Break
 
 BRIDGE = "tb/unit/driver/test_bridge.py"
 DEVICE = "tb/unit/driver/test_device.py"
+TRIES = "tb/unit/driver/test_out_of_tries.py"
 MATRIX = "tb/unit/driver/test_fault_matrix.py"
 LAYOUTS = "tb/unit/runtime/test_layouts.py"
 
@@ -41,6 +42,36 @@ BREAKS = [
     Break("start_of_the_answer", "runtime/driver/register_machine.py", "looked = seconds() - self._look_seconds",
           "looked = seconds()", "a program is taken to start when the start was answered",
           "tb/unit/driver/test_speed.py::test_an_end_that_is_expected_is_noticed_at_once"),
+    # -- what lasts --
+    Break("flush_no_repair", "runtime/driver/checked_bridge.py",
+          "        if self.strays != before:\n            self.repair()\n", "",
+          "an answer comes from memory that a stray damaged", f"{TRIES}::"
+          "test_a_stray_within_a_flush_is_repaired_before_its_answer"),
+    Break("constants_overlap", "runtime/driver/register_machine.py", "                del self._there[other]",
+          "                pass", "constants count as there that others were written over",
+          f"{DEVICE}::test_constants_that_others_overwrote_in_part_are_written_again"),
+    Break("programs_unbounded", "runtime/driver/register_machine.py", "while len(self._programs) >= MOST_PROGRAMS:",
+          "while False:", "what is known of programs grows for ever",
+          f"{DEVICE}::test_what_is_known_of_programs_is_bounded"),
+    Break("disturbed_run", "runtime/driver/register_machine.py",
+          "if self._last.strays == self.bridge.strays and None not in done:", "if None not in done:",
+          "a run that a link disturbed counts", f"{TRIES}::test_faults_in_every_run"),
+    Break("disturbed_reading", "runtime/driver/register_machine.py",
+          "if self._last is None or self._last.strays == self.bridge.strays:", "if self._last:",
+          "results are read though memory was disturbed", f"{TRIES}::test_faults_in_every_run"),
+    Break("refused_at_once", "runtime/driver/etherbone.py",
+          "                raise self._fault(error) from None\n            if words",
+          "                raise LinkFault(reason(error)) from None\n            if words",
+          "a system that refuses uses up all attempts", f"{TRIES}::test_a_system_that_refuses_to_receive"),
+    Break("line_says_old", "runtime/driver/uartbone.py", "                self._why = str(error)\n", "",
+          "a port that is gone is told as the fault before", f"{TRIES}::"
+          "test_a_line_that_is_lost_again_while_it_is_opened"),
+    Break("simulation_left", "runtime/driver/links.py", "            self.close()\n            transport = Sim",
+          "            transport = Sim", "the simulation of another machine runs on",
+          "tb/unit/driver/test_simulated.py::test_a_simulator_is_driven_as_a_board_is"),
+    Break("witness_unused", "runtime/driver/links.py", "            self.watch(shell.witness)", "            pass",
+          "a shell's witness is not asked", "tb/unit/driver/test_shell_file.py::"
+          "test_a_shell_with_a_witness_is_driven_through_it"),
     # -- samples --
     Break("ring_stale", "runtime/driver/sample_ring.py", "for _ in range(3):", "for _ in range(1):",
           "what waited for room in a full ring counts for the next program", "tb/unit/driver/test_board_samples.py::"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from weft.golden.check import MachineStop
+from weft.golden.races import RaceError
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
@@ -27,7 +28,7 @@ from weft.tb.bench.link_models import Faults, UartWire, UdpWire, flip_bits
 from weft.tb.bench.register_model import CYCLES_OF_AN_INSTRUCTION, RegisterModel, SystemModel, litex_model, litex_system
 from weft.tb.system.test_system import SYSTEMS
 from weft.tb.unit.driver.test_device import adder, inputs_for
-from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE
+from weft.tb.unit.runtime.models import OUTPUT_BASE, SIZE, model
 from weft.tmodel.manifest import TModel
 
 ARCH = SYSTEMS["three on two ports"].replace(dram0_depth=1 << 15, sync_counters=0)
@@ -136,3 +137,22 @@ def test_a_core_alone_runs_what_is_for_one(tmp_path: Path) -> None:
         found = device.run(images(made), raw=True)["y"]
     assert found.tolist() == Session(made).run(images(made), raw=True).outputs["y"].tolist()
     assert board.groups == [] and [core.programs for core in board.cores] == [IMAGES, 0, 0]
+
+
+def test_images_of_two_cores_that_write_one_place_are_refused(tmp_path: Path) -> None:
+    """DRAM1 is that of all cores: two programs that write there never reach a board, one alone does."""
+    arch = ARCH.replace(cores=2)
+    isa = Isa(arch)
+    made = model(tmp_path, arch, [isa.data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, SIZE),
+                                  isa.data_move(DataFlow.LOCAL_TO_DRAM1, 0, 40, SIZE),
+                                  isa.data_move(DataFlow.LOCAL_TO_DRAM0, 0, OUTPUT_BASE, SIZE)],
+                 [np.ones((2, arch.array_size), int)])
+    board = litex_system(arch)
+    with over("udp", board) as device:
+        device.load(made)
+        images = np.ones((2, SIZE, arch.array_size), int)
+        assert device.run({"x": images[0]}, raw=True)["y"].tolist() == images[0].tolist()
+        ran = len(board.groups)
+        with pytest.raises(RaceError, match="a race in dram1"):
+            device.run({"x": images}, raw=True)
+        assert len(board.groups) == ran

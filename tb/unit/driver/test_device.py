@@ -17,6 +17,7 @@ from weft.hw.contract.host_link import ROOM_BYTES
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
+from weft.runtime.driver import register_machine
 from weft.runtime.driver.device import Counters, Device
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget
@@ -374,3 +375,28 @@ def test_a_model_for_another_preset(tmp_path: Path) -> None:
 def test_a_missing_model() -> None:
     with Device.open("golden") as device, pytest.raises(ModelError, match="nowhere.tmodel"):
         device.load("nowhere.tmodel")
+
+
+def test_constants_that_others_overwrote_in_part_are_written_again(tmp_path: Path) -> None:
+    first, second = (np.full((4, TINY.array_size), value) for value in (3, 4))
+    first.flags.writeable = second.flags.writeable = False  # as constants are
+    with over("udp", litex_model(TINY)) as device:
+        device.load(adder(tmp_path))
+        backend = device.backend
+        for base, vectors in ((40, first), (42, second), (40, first)):
+            backend.write("dram1", base, vectors)
+        assert backend.read("dram1", 40, 6)[:, 0].tolist() == [3] * 4 + [4] * 2
+
+
+def test_what_is_known_of_programs_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(register_machine, "MOST_PROGRAMS", 2)
+    board = litex_model(TINY)
+    with over("udp", board) as device:
+        device.load(adder(tmp_path))
+        backend = device.backend
+        assert isinstance(backend, register_machine.RegisterMachine)
+        for extra in (0, 1, 2, 0):
+            program = echo(tmp_path, arch=TINY, extra=extra).program
+            (done,), = backend.run([[program]])
+            assert done.instructions == len(program) // Isa(TINY).instruction_bytes
+        assert len(backend._programs) == 2 and board.programs == 4

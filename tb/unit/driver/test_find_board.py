@@ -90,6 +90,15 @@ def test_a_damaged_shell_is_named_where_it_may_be_the_one(here: Path, monkeypatc
     assert code == 1 and f"{path} cannot be read" in err
 
 
+def test_a_shell_of_a_machine_that_cannot_be_is_of_another_one(here: Path, monkeypatch: pytest.MonkeyPatch,
+                                                               capfd: Said) -> None:
+    plug_in(monkeypatch, {PORT: BoardModel(TINY, "ulx3s")})
+    shell = board_description(TINY, "ulx3s")
+    path = leave({**shell, "arch": {**shell["arch"], "array_size": 0}}, "ulx3s")
+    code, _, err = run(f"serial:{PORT}", capfd)
+    assert code == 1 and f"{path}, which is of another machine" in err
+
+
 # -- the port and its rate ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("where", [f"serial:{PORT}", "serial:auto",
                                    f"serial:{PORT}?shell=build/boards/tang_nano_20k/shell.json"])

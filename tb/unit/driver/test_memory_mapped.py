@@ -137,3 +137,11 @@ def test_nobody_at_an_address() -> None:
     assert transport.read(0x1008, 2).tolist() == [2, 3]
     assert transport.read(0x100C, 2).tolist() == transport.read(0xFFC, 2).tolist() == [0xFFFFFFFF] * 2
     transport.write(0x1010, np.ones(1, np.uint32))
+
+
+def test_mapped_memory_waits_and_does_not_lose_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(memory_mapped.time, "sleep", slept.append)
+    transport = MemoryMapped("mmio:x", [(0x1000, np.arange(4, dtype=np.uint32))])
+    transport.pause(0.25)
+    assert slept == [0.25] and not transport.resynchronise()

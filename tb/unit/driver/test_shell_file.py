@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
+from weft.hw.contract.host_link import ROOM_BYTES
+from weft.runtime.driver.checked_bridge import CheckedBridge
 from weft.runtime.driver.links import litex_target
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.targets import KINDS, read_device
 from weft.runtime.driver.uartbone import UartBone
 from weft.support.errors import WeftError
 from weft.tb.bench.dram_model import BoardModel, board_description
-from weft.tb.bench.link_models import UartWire
+from weft.tb.bench.link_models import UartWire, Witnessed
 from weft.tb.unit.driver.test_device import TINY
 
 BAD: tuple[Any, ...] = (-1, 1 << 32, 1 << 70, 1.5, "", "x\ny", "a" * 100_000, None, [], {}, [[]], True, {"base": -4})
@@ -127,3 +129,13 @@ def test_odd_device_strings(where: str, says: str) -> None:
 def test_a_path_keeps_its_letters() -> None:
     assert read_device("serial:x?shell=build/c++/shell.json")[2]["shell"] == "build/c++/shell.json"
     assert read_device("serial:x?shell=a%26b")[2]["shell"] == "a&b"
+
+
+def test_a_shell_with_a_witness_is_driven_through_it(tmp_path: Path) -> None:
+    file, witness = tmp_path / "shell.json", 0x9100_0000
+    file.write_text(json.dumps({**SHELL, "witness": witness}))
+    wire = UartWire(Witnessed(BoardModel(TINY, "ulx3s"), witness), room=ROOM_BYTES)
+    target = litex_target(UartBone("serial:x", wire.open, sleep=wire.sleep), read_device(f"serial:x?shell={file}")[2])
+    assert isinstance(target.bridge, CheckedBridge) and target.registers.bridge is target.bridge
+    assert target.registers.read("SCRATCH") == target.bridge.mark
+    target.close()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from weft.cli.main import exit_code
-from weft.runtime.driver import uartbone
+from weft.runtime.driver import targets, uartbone
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.registers import DeviceError
 from weft.runtime.driver.targets import KINDS, read_device
@@ -54,6 +54,15 @@ def test_pyserial_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "serial", None)
     with pytest.raises(LinkError, match=r"found no Python package pyserial; .* way out: .* pip install .pyserial>=3"):
         Device.open("serial:/dev/ttyUSB0")
+    monkeypatch.setitem(sys.modules, "serial.tools.list_ports", None)
+    with pytest.raises(LinkError, match=r"device serial:auto: found no Python package pyserial"):
+        Device.open("serial:auto")
+
+
+def test_the_runtime_alone_has_no_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "find_spec", lambda name: None)
+    with pytest.raises(WeftError, match=r"device sim: found .* alone; allowed: golden, serial, udp and mmio"):
+        Device.open("sim")
 
 
 def test_port_that_is_not_there(tmp_path: Path) -> None:

@@ -4,14 +4,24 @@
 from __future__ import annotations
 
 import io
+import json
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from weft.cli import onnx_backend, places, streams
+from weft.boards import BOARDS
+from weft.boards.standalone import project
+from weft.cli import compiling, memory, onnx_backend, places, standalone, streams
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import LiteDram
+from weft.runtime.driver.needs import PAGE_BYTES
+from weft.runtime.session import Loaded, Session
 from weft.tb.hostile.case import good
+from weft.tb.unit.driver.test_device import adder
+from weft.tb.unit.runtime.models import TINY, echo
 
 
 class Kept(io.StringIO):
@@ -44,3 +54,37 @@ def test_a_network_calibrates_by_its_own_inputs_if_none_are_given() -> None:
     found, = onnx_backend.WeftBackend.run_model(good(), [sample], arch=Arch.load("tiny"), host_alone=False)
     wanted = np.maximum(sample.sum(1, keepdims=True).repeat(2, 1), 0)
     assert np.abs(found - wanted).max() < 0.05
+
+
+def test_a_preload_and_a_program_lie_where_the_driver_puts_them(tmp_path: Path) -> None:
+    """Behind each other, each from a page on: what an estimate says of a board's memory is of these places."""
+    made, dram = adder(tmp_path, consts_to_local=True), BOARDS["ulx3s"].dram
+    session = Session(made)
+    assert isinstance(dram, LiteDram)
+    (preload, first), (_, second) = memory.placed(session, Loaded(made, made.arch), dram)
+    assert 0 < len(preload) <= PAGE_BYTES
+    assert first.program_address == memory.places_of(session, dram).machine("program")
+    assert second.program_address == first.program_address + PAGE_BYTES
+
+
+def test_rows_of_a_report_are_known_again_and_other_lists_are_not() -> None:
+    """``weft compile --report`` replaces its own file, and no other list."""
+    assert compiling.ROWS.name == "layers that --report wrote"
+    own = json.dumps([{"name": "conv", "kind": "Conv"}], indent=1) + "\n"
+    for text, known in ((own, True), ("[]\n", True), (json.dumps([1], indent=1) + "\n", False), ("milk", False)):
+        assert compiling.ROWS.recognises(io.BytesIO(text.encode())) == known
+
+
+def test_a_boot_image_is_told_by_board_and_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                                                capsys: pytest.CaptureFixture[str]) -> None:
+    made = {"image": "image.bin", "bytes": 4711, "flash_offset": 0x200000, "images": 2, "baud": 115200}
+    monkeypatch.setattr(project, "write", lambda board, network, images, folder: made)
+    model, shape = echo(tmp_path), (TINY.array_size, 2, 2)
+    inputs = tuple(replace(port, shape=(1, *shape), layout=shape, point=8) for port in model.inputs)
+    replace(model, inputs=inputs).save()
+    np.savez(tmp_path / "x.npz", x=np.zeros((2, *shape), np.float32))
+    standalone.standalone_command(tmp_path / "echo.tmodel", board="ulx3s", inputs=tmp_path / "x.npz",
+                                  output=tmp_path / "boot", images=2)
+    told = capsys.readouterr().out
+    assert told.index("image.bin") < told.index("4711 bytes for offset 0x200000 of the flash, 2 images")
+    assert told.splitlines()[0].split(":")[0].strip() in BOARDS["ulx3s"].name

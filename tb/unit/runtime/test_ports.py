@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from weft.hw.contract.numerics import DataType
+from weft.tmodel.packing import Packing
 from weft.tmodel.ports import Port, layer_runs, layers_from_text, layers_to_text, runs
 from weft.tmodel.scales import TensorScale
 from weft.tmodel.schema import PortEntry, TensorEntry
 from weft.tmodel.tensors import Tensor
+from weft.tmodel.window import Window
 
 
 def entry_of(port: Port) -> PortEntry:
@@ -80,3 +82,15 @@ def test_layers_are_read_as_they_were_written() -> None:
     for wrong in ("2x0", "2", "x3", "2x-1", "\u0662x1", "1x" + "9" * 12):
         with pytest.raises(ValueError, match="instead of LAYERxCOUNT"):
             layer_runs(wrong)
+
+
+def test_a_stack_of_images_is_packed_image_by_image() -> None:
+    """Leading axes stay: im2col of each image is as of it alone."""
+    packing = Packing((2, 4, 5), Window((3, 1), (1, 1), (1, 0)), (4, 5))
+    images = np.arange(3 * 2 * 40).reshape(3, 2, 2, 4, 5)
+    packed = packing.pack(images)
+    assert packed.shape == (3, 2, *packing.layout)
+    for first in range(3):
+        for second in range(2):
+            assert packed[first, second].tolist() == packing.pack(images[first, second]).tolist()
+    assert packed[1, 0, 2:4].tolist() == images[1, 0].tolist(), "the middle tap reads the pixel itself"

@@ -3,6 +3,7 @@
 
 import copy
 import json
+import re
 import resource
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from weft.support.errors import WeftError
 from weft.tb.unit.runtime.models import echo
 from weft.tmodel.manifest import TModel
+from weft.tmodel.network import Network
 
 HUGE = 10**12
 
@@ -216,3 +218,36 @@ def test_host_part_that_does_not_run_is_a_message(path: Path) -> None:
     model = TModel.load(path)
     with pytest.raises(WeftError, match="model of the host's part: found not a valid ONNX model"):
         model.run_host({"y": np.zeros(8), "z": np.zeros((4, 2))})
+
+
+PART_FAULTS: list[tuple[str, Callable[[Any], object], str]] = [
+    ("what nothing makes", lambda it: it["parts"][0]["program"]["inputs"][0].update(name="w"),
+     "parts[0] reads 'w', which nothing before it makes"),
+    ("what is there", lambda it: it["parts"][0]["program"]["outputs"][0].update(name="x"),
+     "parts[0] makes 'x', which is there before"),
+    ("no output", lambda it: it["network"]["outputs"][0].update(name="q"),
+     "network with the output 'q', which no part makes"),
+    ("no shape", lambda it: [it["parts"][0]["program"]["outputs"][0].pop(key) for key in ("shape", "layout", "point")],
+     "parts[0] with an input or output without a shape"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), [fault[1:] for fault in PART_FAULTS], ids=[each[0] for each in
+                                                                                         PART_FAULTS])
+def test_parts_read_what_was_made_before_them(change: Callable[[Any], object], message: str, tmp_path: Path) -> None:
+    echo(tmp_path, consts=2).save()
+    path = tmp_path / "echo.tmodel"
+    whole = json.loads(path.read_text())
+    shape = [1, 2, 2, 2]
+    program = {key: whole[key] for key in ("prog", "consts")} | {
+        key: [{**whole[key][0], "shape": shape, "layout": shape[1:], "point": 8}] for key in ("inputs", "outputs")}
+    tensors = {key: [{"name": name, "type": "float32", "shape": shape}] for key, name in (("inputs", "x"),
+                                                                                         ("outputs", "y"))}
+    parts = {"name": "echo", "arch": whole["arch"], "files": whole["files"], "parts": [{"program": program}],
+             "network": tensors}
+    path.write_text(json.dumps(parts))
+    assert Network.load(path).signature.outputs[0].name == "y"
+    change(parts)
+    path.write_text(json.dumps(parts))
+    with pytest.raises(WeftError, match=re.escape(message)):
+        Network.load(path)

@@ -6,9 +6,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from weft.compiler.memory.allocation import Kept
+from weft.hw.contract.arch import Arch
 from weft.schedule import order_rules
 from weft.schedule.model import WorkloadId
 from weft.schedule.read import schedule_of
+from weft.schedule.room import Room
 from weft.tb.bench import mesh_files
 
 BYTE_BITS = 8
@@ -33,3 +36,15 @@ def test_a_core_waits_for_room_on_another_one_alone() -> None:
     sent = {transfer: [SimpleNamespace(id=WorkloadId(core, 0))] for transfer, core in ((7, 0), (8, 1), (9, 0))}
     found = list(order_rules._rooms(SimpleNamespace(cores=first, sent=sent)))  # type: ignore[arg-type]
     assert found == [(WorkloadId(0, 0), WorkloadId(1, 0))], "9 came before, 8 and the first 7 are the core's own"
+
+
+def test_a_part_of_a_pinned_tensor_lies_behind_the_tiles_that_are_kept_before_it() -> None:
+    """A core keeps channel tiles 2 to 4; a Var that begins at tile 1 has its third tile second among them."""
+    arch = Arch.load("tiny")
+    kept = Kept(first_tile=2, tiles=3, first_pixel=0, pixels=6)
+    plan = SimpleNamespace(residents={"root": SimpleNamespace(base=100, kept=kept)})
+    var = SimpleNamespace(root="root", first_tile=1, height=2, width=3, tile_pixels=6)
+    lanes = arch.array_size
+    box = SimpleNamespace(lower=(0, 2 * lanes), upper=(0, 3 * lanes - 1))
+    span = Room(plan, arch).span(var, box, 0)  # type: ignore[arg-type]
+    assert span == ((100 + 6) * arch.vector_bytes, 6 * arch.vector_bytes)
