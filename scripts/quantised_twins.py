@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks of ../shared/models, quantised by onnxruntime, on an INT8 machine: one table.
 
-    python scripts/quantised_twins.py [--arch pynq] [--images N] [--write] [NAME ...]
+    python scripts/quantised_twins.py [--arch pynq] [--multiplier-width BITS] [--kind KIND] [--images N] [--write]
+                                      [NAME ...]
 
 Each float network is prepared and quantised by onnxruntime's static quantiser: QDQ, a scale for each output channel,
 activations with a zero point, ranges by min-max. Then it says how many of the bytes that layers make, given equal
 inputs, differ from onnxruntime's, and by how much at most. At last it compares the outputs on every image with
-onnxruntime's (QDQ, not fused): equal top-1, decibels at the worst image. What runs is layer after layer in bytes, which
-the program equals (``weft compile --check``). ``--write`` puts the rows into docs/data/twins.json, of which ``make
-docs`` makes the table.
+onnxruntime's (not fused): equal top-1, decibels at the worst image, the share of outputs that are
+the same. What runs is layer after layer in bytes, which the program equals (``weft compile --check``). ``--write`` puts
+the rows, with default options, into docs/data/twins.json, of which ``make docs`` makes the table.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Row:
     """The result of one network.
 
     ``off``: of the ``bytes`` that layers make, those that differ from onnxruntime's, by ``most`` at most. ``equal``:
-    on how many of ``images`` top-1 is the same, None if there is none. ``decibels``: at the worst image."""
+    on how many of ``images`` top-1 is the same, None if there is none. ``decibels``: at the worst image. ``same``: the
+    share of outputs that equal onnxruntime's."""
 
     network: str
     bytes: int
@@ -70,6 +72,7 @@ class Row:
     equal: int | None
     decibels: float | None
     machine_share: float
+    same: float
 
 
 def outputs(front: Products, parts: Mapping[int, Products], sample: Sample) -> dict[str, np.ndarray]:
@@ -88,53 +91,56 @@ def outputs(front: Products, parts: Mapping[int, Products], sample: Sample) -> d
     return {port.name: values[port.name] for port in graph.outputs}
 
 
-def twin_of(path: Path, folder: Path, calibration: Feed) -> Path:
-    """Write the quantised form of the prepared network; return its path.
+def twin_of(path: Path, folder: Path, calibration: Feed, kind: str) -> Path:
+    """Write the quantised form of the prepared network, one of ``KINDS``; return its path.
 
     Scales are those of output channels. They are those of tensors if the quantiser fails over the others, as it does
     over a matrix whose bias has two axes."""
     source = prepared(path, folder)
     try:
-        return quantised_twin(source, calibration)
+        return quantised_twin(source, calibration, kind)
     except ValueError:
         return quantised_twin(source, calibration, "qdq per tensor")
 
 
-def measure(name: str, arch: Arch, images: int) -> Row:
+def measure(name: str, arch: Arch, images: int, kind: str) -> Row:
     """Return the result of one network. Raise WeftError if the network is refused."""
     calibration, given = samples_of(name, MODELS / f"{name}.onnx")
     samples = [{key: value[number:number + 1] for key, value in given.items()}
                for number in range(min(images, len(next(iter(given.values())))))]
     with tempfile.TemporaryDirectory() as folder:
-        twin = twin_of(MODELS / f"{name}.onnx", Path(folder), calibration)
+        twin = twin_of(MODELS / f"{name}.onnx", Path(folder), calibration, kind)
         watch, exact = Watch(), runner(onnx.load(twin))
         front, _ = run_parts(Request(twin, given, host_fallback=True), arch, watch=watch.after, last="scales")
     found = together(watch.differences({key: value[number] for key, value in products[Samples].arrays.items()}, part)
                      for part, products in watch.parts.items() for number in range(min(LAYER_IMAGES, len(samples))))
-    equal, decibels = 0, []
+    equal, decibels, same = 0, [], []
     for sample in samples:
         wanted, made = exact(sample), outputs(front, watch.parts, sample)
         decibels += [signal_to_noise(float((value ** 2).sum()), float(((value - made[key]) ** 2).sum()))
                      for key, value in wanted.items()]
+        same += [np.isclose(made[key], value, rtol=1e-6).ravel() for key, value in wanted.items()]
         equal += all(value.argmax() == made[key].argmax() for key, value in wanted.items())
     return Row(name, len(found), int((found > 0).sum()), int(found.max(initial=0)), len(samples),
                equal if CASES[name].answer is class_of else None, min(filter(None, decibels), default=None),
-               round(front[Partition].machine_share, 4))
+               round(front[Partition].machine_share, 4), round(float(np.concatenate(same).mean()), 4))
 
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="networks; default all")] = None,
     arch: Annotated[str, typer.Option(help="preset whose size the INT8 machine has")] = "pynq",
+    multiplier_width: Annotated[int, typer.Option(help="bits of a multiplier of requantization")] = 17,
+    kind: Annotated[str, typer.Option(help="what the quantiser writes: qdq, or operators for QLinearConv")] = "qdq",
     images: Annotated[int, typer.Option(help="images of each network")] = 10,
     write: Annotated[bool, typer.Option(help="put the rows into docs/data/twins.json")] = False,
 ) -> None:
     """Measure the networks, and print the table."""
     machine = Arch.load(arch).replace(data_type="INT8", accumulator_width=None, lut_count=1, lut_depth=256,
-                                      simd_registers_depth=2)
+                                      simd_registers_depth=2, multiplier_width=multiplier_width)
     rows = {row["network"]: row for row in (json.loads(DATA.read_text()) if DATA.exists() else [])}
     for name in names or NAMES:
         try:
-            row = measure(name, machine, images)
+            row = measure(name, machine, images, kind)
         except WeftError as error:
             print(f"{name}: {error}", flush=True)
             continue

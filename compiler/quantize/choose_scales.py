@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the quantization parameters of an INT8 machine's layers (``scales.py``), given a scale for every Var.
 
-Weights have a scale for each output channel. Weights that are whole multiples of a scale already, as in a quantised
-file, an average or a copy, keep it exactly. Of all such scales the coarsest is taken that the bias is a multiple of
-too. So an average has weights of 1, and ratios of powers of two stay such. Otherwise weights get the finest scale that
-the accumulators have room for."""
+Weights have a scale for each output channel (``weight_scales.py``)."""
 
 from __future__ import annotations
 
@@ -27,44 +24,32 @@ from weft.compiler.quantize.scales import (
     MOST_STEPS,
     MOST_WEIGHT,
     AffineParams,
-    Beyond,
     InputQuantization,
     LayerAffineParams,
     OutputQuantization,
-    RoundedAgain,
     rounded_weights,
     unchanged_bytes,
 )
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.quantize.var_scales import STEPS, var_scales
+from weft.compiler.quantize.weight_scales import (
+    MOST_BIAS,
+    MOST_SUM,
+    beyond_one,
+    rounded_again,
+    single_precision_scales,
+    weight_scales,
+)
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import round_half_even
-from weft.hw.contract.schemes.int8 import most_output_shift
+from weft.hw.contract.schemes.int8 import MULTIPLIER_WIDTH, most_output_shift
 from weft.tmodel.scales import HIGHEST, LOWEST, TensorScale
 
-MOST_SUM = 1 << 24
-"""The magnitude at which requantization saturates accumulators; those of 24 bits end at half of it."""
-
-MOST_BIAS = MOST_SUM // 2
 MOST_SHIFT = 42
 """The finest step, as a power of two, of a factor on load."""
-NEAR = 1e-4
-"""The share of a step within which a weight counts as a whole number; single precision cannot tell less."""
-
-NEAR_BIAS = 1e-2
-"""The share of a step within which a bias, which has more steps than a weight, counts as a whole number."""
-
-FIRST_WEIGHTS = 24
-"""The number of a channel's weights that rule out most scales before all are tested."""
 
 NEIGHBOURS = np.array([[0], [-1], [1]])
 """Offsets from the nearest bias that are tried, as one may round a half to the other byte."""
-
-SPREAD = 4
-"""The largest ratio of a layer's multipliers, which share a shift; smaller multipliers keep 15 bits."""
-
-COPY_STEP = 2.0 ** -8
-"""The step, as a share of the output's, to which a channel without weights rounds its bias."""
 
 
 class Limits(NamedTuple):
@@ -150,9 +135,13 @@ def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scal
     # A channel without weights is one byte everywhere: where it is nearly a half, rounding it twice would move it.
     bias = np.where(flat.any(1), bias, np.rint(bias.astype(np.float32) / np.float32(out.scale)) * out.scale)
     own = weight_scales(flat, bias, source.scale, out.scale, most, limits.room)
+    wide = limits.multiplier_width > MULTIPLIER_WIDTH
+    if wide:
+        own = single_precision_scales(constants[core.weights].reshape(len(weights), -1), own)
     if core.input.name in means:
         bias = bias - _added_by_rounding(weights, own, core.group, means[core.input.name])
-    if (np.count_nonzero(flat, axis=1) == 1).all():
+    counts = np.count_nonzero(flat, axis=1)
+    if counts.max() == 1 and (wide or counts.min() == 1):
         own, leaving = _of_one_weight(flat.sum(1), bias, own, source, out, limits.multiplier_width)
     else:
         leaving = _requantization_with_bias(own, bias, source, out, limits.multiplier_width)
@@ -252,7 +241,7 @@ def _requantization_with_bias(own: np.ndarray, bias: np.ndarray, source: TensorS
 
 def _of_one_weight(factors: np.ndarray, bias: np.ndarray, own: np.ndarray, source: TensorScale,
                    out: TensorScale, bits: int) -> tuple[np.ndarray, tuple[int, np.ndarray, np.ndarray]]:
-    """Return the weight scales and requantization of a layer whose channels have one weight each.
+    """Return the weight scales and requantization of a layer whose channels have one weight each, or none.
 
     Each channel is then a function of a byte, often with halves among its results (x + 3 in steps of 6 / 255). Finer
     weights and neighbouring biases are tried. Those win with which most bytes become what single precision makes of
@@ -263,18 +252,29 @@ def _of_one_weight(factors: np.ndarray, bias: np.ndarray, own: np.ndarray, sourc
     reals = numbers.astype(np.float32) * np.float32(source.scale) * factors[:, None].astype(np.float32)
     wanted = out.quantize(reals + bias[:, None].astype(np.float32)) - out.zero
     counts = np.where(numbers == 0, len(numbers), 1)
-    best, fewest = (own, _requantization_with_bias(own, bias, source, out, bits)), len(factors) * counts.sum()
-    for scales in (own, *(np.abs(factors) / steps for steps in range(1, MOST_WEIGHT + 1))):
+
+    def tried(scales: np.ndarray) -> tuple[np.ndarray, tuple[int, np.ndarray, np.ndarray], bool]:
+        """Return how many bytes of each channel are off, and the requantization, and whether its biases fit."""
         shift, multipliers, nearest = _requantization_with_bias(scales, bias, source, out, bits)
         biases = nearest + NEIGHBOURS
         sums = np.rint(factors / scales).astype(np.int64)[:, None] * numbers + biases[..., None]
         made = np.clip(round_half_even(sums * multipliers[:, None], shift), LOWEST - out.zero, HIGHEST - out.zero)
         off = (made != wanted) @ counts
-        if off.min(0).sum() < fewest and np.abs(biases).max() <= MOST_BIAS:
-            best = scales, (shift, multipliers, biases[off.argmin(0), np.arange(len(first))])
-            fewest = off.min(0).sum()
+        leaving = shift, multipliers, biases[off.argmin(0), np.arange(len(first))]
+        return off.min(0), leaving, bool(np.abs(biases).max() <= MOST_BIAS)
+
+    best, fewest = (own, _requantization_with_bias(own, bias, source, out, bits)), len(factors) * counts.sum()
+    least, mixed = np.full(len(first), np.inf), own
+    for scales in (own, *(np.where(factors, np.abs(factors) / steps, own) for steps in range(1, MOST_WEIGHT + 1))):
+        off, leaving, fits = tried(scales)
+        if off.sum() < fewest and fits:
+            best, fewest = (scales, leaving), off.sum()
+        least, mixed = np.minimum(off, least), np.where(off <= least, scales, mixed)
         if not fewest:
             break
+    if fewest and bits > MULTIPLIER_WIDTH:  # steps of their own cost channels bits of the multiplier
+        off, leaving, fits = tried(mixed)
+        best = (mixed, leaving) if off.sum() < fewest and fits else best
     scales, (shift, multipliers, biases) = best
     return scales[channels], (shift, multipliers[channels], biases[channels])
 
@@ -297,75 +297,6 @@ def _factors(scales: Sequence[float], offset: float = 0.0, room: int = MOST_SUM)
 
 
 # -- weights -----------------------------------------------------------------------------------------------------------
-def weight_scales(weights: np.ndarray, bias: np.ndarray, source: float, output: float,
-                  most: int = MOST_WEIGHT, room: int = MOST_SUM) -> np.ndarray:
-    """Return the scale [channels] of every channel of ``weights`` [channels, n].
-
-    It is exact if the weights are multiples of one scale, up to ``most`` steps; else the largest weight is 127 steps.
-    The ``bias`` fits, and no sum passes ``room`` unless it saturates in the output too. ``source`` and ``output`` are
-    the scales of the input and the output."""
-    magnitude, total = np.abs(weights).max(1), np.abs(weights).sum(1)
-    reach = STEPS * total + np.abs(bias) / source  # of sums, in units of a weight's scale
-    seen = np.minimum(reach, STEPS * output / source)
-    least = np.maximum(seen / room, np.abs(bias) / (source * MOST_BIAS))
-    found = np.where(magnitude > 0, np.maximum(magnitude / MOST_WEIGHT, least), np.maximum(
-        COPY_STEP * output / source, least))
-    left, exact = np.flatnonzero(magnitude > 0), np.zeros(len(weights), bool)
-    for steps in range(1, most + 1):
-        if steps == MOST_WEIGHT + 1:  # what takes more than one weight, only where nothing less is exact
-            left = left[~exact[left]]
-        fits = left[magnitude[left] / steps >= least[left]]
-        for count in (FIRST_WEIGHTS, weights.shape[1]):
-            fits = fits[_whole(weights[fits, :count] * (steps / magnitude[fits, None]), NEAR).all(1)]
-        found[fits], exact[fits] = magnitude[fits] / steps, True
-        if steps > MOST_WEIGHT:
-            left = np.setdiff1d(left, fits, assume_unique=True)
-        left = np.setdiff1d(left, fits[_whole(bias[fits] / (source * found[fits]), NEAR_BIAS)], assume_unique=True)
-    return found / _finer(found, magnitude, least)
-
-
-def _finer(scales: np.ndarray, magnitude: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Return the powers of two [channels] by which scales are divided, so that small channels keep multiplier bits.
-
-    Weights still fit the machine's range after the division."""
-    if scales.max() <= SPREAD * scales.min():
-        return np.ones(len(scales))
-    steps = np.maximum(np.rint(magnitude / scales), 1)
-    room = np.maximum(np.minimum(MOST_WEIGHT // steps, scales // np.maximum(least, np.finfo(float).tiny)), 1)
-    wanted = scales / (scales / room).max()
-    return np.asarray(2.0 ** np.floor(np.log2(np.clip(2 * wanted, 1, room))))
-
-
-def rounded_again(weights: np.ndarray, scales: np.ndarray) -> RoundedAgain | None:
-    """Return which of a quantised file's ``weights`` [channels, n] are not exact on ``scales`` [channels].
-
-    Return None if all are exact. Return None too if they are multiples of no scale that a byte with a zero point can
-    have, for then the file has them as real numbers."""
-    error = rounded_weights(weights, scales) * scales[:, None] - weights
-    inexact = np.abs(error) > 2 * NEAR * scales[:, None]
-    lost = np.zeros(len(weights), bool)
-    for candidate in range(1, MOST_STEPS + 1):
-        left = np.flatnonzero(inexact.any(1) & ~lost)
-        ratio = candidate / np.abs(weights[left]).max(1, initial=0)
-        for count in (FIRST_WEIGHTS, weights.shape[1]):
-            fits = _whole(weights[left, :count] * ratio[:, None], NEAR).all(1)
-            left, ratio = left[fits], ratio[fits]
-        lost[left] = True
-    if not lost.any():
-        return None
-    decibels = 10 * math.log10((weights[lost] ** 2).sum() / (error[lost] ** 2).sum())
-    return RoundedAgain(int(inexact[lost].sum()), weights[lost].size, int(lost.sum()), decibels)
-
-
-def beyond_one(weights: np.ndarray, scales: np.ndarray) -> Beyond | None:
-    """Return how many of ``weights`` [channels, n] exceed the machine's largest weight at ``scales``.
-
-    None: no weight does."""
-    steps = np.abs(rounded_weights(weights, scales))
-    more = steps > MOST_WEIGHT
-    return Beyond(int(more.sum()), int(more.any(1).sum()), int(steps.max())) if more.any() else None
-
-
 def _with_loss(layer: Layer, own: LayerAffineParams, constants: Mapping[str, np.ndarray]) -> LayerAffineParams:
     """Return a layer's parameters with a note of weights that are inexact or exceed the machine's."""
     if not isinstance(layer.core, Convolution):
@@ -374,11 +305,6 @@ def _with_loss(layer: Layer, own: LayerAffineParams, constants: Mapping[str, np.
     weights = weights.reshape(len(weights), -1)
     return dataclasses.replace(own, again=rounded_again(weights, own.weight_scales),
                                beyond=beyond_one(weights, own.weight_scales))
-
-
-def _whole(values: np.ndarray, near: float) -> np.ndarray:
-    """Return which values are within ``near`` of a whole number."""
-    return np.abs(values - np.rint(values)) < near
 
 
 def _added_by_rounding(weights: np.ndarray, scales: np.ndarray, group: int, means: np.ndarray) -> np.ndarray:

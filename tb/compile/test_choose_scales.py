@@ -15,11 +15,12 @@ from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
 from weft.compiler.lir import LoadScale
 from weft.compiler.pipeline import compile_model, run_steps
-from weft.compiler.quantize.choose_scales import _factors, _requantization, weight_scales
+from weft.compiler.quantize.choose_scales import _factors, _requantization
 from weft.compiler.quantize.narrow import BINS, RANGES, Histogram, by_error, by_percentile, known_ranges
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.scales import rounded_weights
 from weft.compiler.quantize.var_scales import tensor_scale
+from weft.compiler.quantize.weight_scales import single_precision_scales, weight_scales
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
 from weft.compiler.tiling.costs import SCALE_OVERHEAD_CYCLES
@@ -168,6 +169,40 @@ def test_weights_on_a_grid_keep_it() -> None:
         weights = (steps.astype(np.float32) * grid[:, None]).astype(np.float64)
         scales = weight_scales(weights, np.zeros(20), 0.02, 0.05)
         assert np.abs(rounded_weights(weights, scales) * scales[:, None] - weights).max() < 1e-6
+
+
+def test_scales_of_single_precision_are_found_again() -> None:
+    """Weights are rounded products, so that their quotients are not the scale. What is on no grid keeps its scale."""
+    random = np.random.default_rng(0)
+    steps = random.integers(-127, 128, (200, 30))
+    steps[:, 0], steps[:, 1] = 127, 126
+    grid = random.uniform(0.001, 0.1, 200).astype(np.float32)
+    weights = steps.astype(np.float32) * grid[:, None]
+    scales = weight_scales(weights.astype(np.float64), np.zeros(200), 0.02, 0.05)
+    assert (scales != grid).any()
+    assert (single_precision_scales(weights, scales) == grid).all()
+    reals = random.standard_normal((200, 30)).astype(np.float32)
+    assert (single_precision_scales(reals, scales) == scales).all()
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_channels_of_one_weight_are_exact_with_wide_multipliers(dead: int, tmp_path: Path) -> None:
+    """A normalization that is not folded, of every byte, with and without a channel whose factor is 0."""
+    maker = ModelMaker((1, 24, 16, 16))
+
+    def rounded(name: str, scale: float, zero: int) -> str:
+        parameters = maker.constant(np.float32(scale)), maker.constant(np.int8(zero))
+        return maker.node("DequantizeLinear", maker.node("QuantizeLinear", name, *parameters), *parameters)
+
+    factors = np.append(maker.random.uniform(2, 9, 24 - dead), np.zeros(dead))
+    offsets, means, variances = maker.random.standard_normal(24), np.zeros(24), np.ones(24)
+    numbers = [maker.constant(values.astype(np.float32)) for values in (factors, offsets, means, variances)]
+    rounded(maker.node("BatchNormalization", rounded("x", 0.0213, 14), *numbers, epsilon=0.0), 0.0497, -7)
+    samples = np.broadcast_to(np.linspace(-3, 3, 256, dtype=np.float32).reshape(16, 16), (1, 24, 16, 16)).copy()
+    path = maker.save(tmp_path / "norm.onnx")
+    off = {bits: int((together([with_numbers(path, ARCH.replace(multiplier_width=bits), {"x": samples}).differences(
+        {"x": samples[0]})]) > 0).sum()) for bits in (17, 24)}
+    assert off[24] == 0 < off[17]
 
 
 def test_a_large_bias_and_a_channel_without_weights_fit() -> None:

@@ -11,8 +11,8 @@ import pytest
 from weft.compiler.check.checker import Checker
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products, Step
-from weft.compiler.quantize.choose_scales import rounded_again, weight_scales
 from weft.compiler.quantize.scales import weight_parts
+from weft.compiler.quantize.weight_scales import rounded_again, weight_scales
 from weft.runtime.session import Session
 from weft.tb.compile.layer_bytes import Watch, insist
 from weft.tb.compile.run_model import BASE, run_float

@@ -10,6 +10,7 @@ SPANS = "tb/compile/test_spans.py"
 BOTH = "tb/compile/test_both_drams.py"
 BOTH_READ = "test_two_tensors_of_one_tile_that_a_layer_reads_come_through_both_ports"
 BOTH_PLACES = "test_even_tiles_lie_in_one_and_odd_ones_in_the_other"
+WIDE_NORM = "tb/compile/test_choose_scales.py::test_channels_of_one_weight_are_exact_with_wide_multipliers"
 MEMORY = "tb/unit/boards/test_dram_model.py"
 ESTIMATOR = "tb/system/test_estimator_directed.py::test_the_estimator_says_what_was_measured"
 
@@ -155,6 +156,14 @@ BREAKS = [
     Break("gate_factor", "compiler/quantize/choose_scales.py", "most = (room - 1) // STEPS\n    shift",
           "most = 4 * room // STEPS\n    shift", "what a gate multiplies saturates on its way out",
           "tb/compile/test_scale_channels.py::test_gates_are_exact_on_any_machine[8 lanes]"),
+    Break("wide_grid", "compiler/quantize/weight_scales.py", "found = np.where(exact, candidate",
+          "found = np.where(False, candidate",
+          "scales keep the rounding of the largest weight",
+          "tb/compile/test_choose_scales.py::test_scales_of_single_precision_are_found_again"),
+    Break("wide_steps", "compiler/quantize/choose_scales.py", "best = (mixed, leaving) if", "best = best if",
+          "all channels of one weight have the same number of steps", f"{WIDE_NORM}[0]"),
+    Break("wide_dead", "compiler/quantize/choose_scales.py", "(wide or counts.min() == 1)", "counts.min() == 1",
+          "a channel without weights leaves the others with one bias", f"{WIDE_NORM}[1]"),
     Break("function_pieces", "compiler/scheduler/emit.py", "view.address(tile, box.rows[0], box.columns[0]), box)",
           "view.base, box)", "a function is looked up in the first piece alone",
           f"{SCALED}::test_the_machine_computes_what_layers_mean[pooled_functions-roomy]"),
