@@ -9,7 +9,7 @@ from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from weft.hw.array.multiplier import Multiplier
+from weft.hw.array.multiplier import Multiplier, TapMultiplier
 from weft.hw.contract.arch import Arch
 from weft.hw.parts.schemes import circuits
 
@@ -48,20 +48,24 @@ class ProcessingElement(wiring.Component):
     old shadow. Free running, one operand a cycle.
 
     The number scheme says how many bits sums have and how they are rounded. If the bias is added below the column,
-    row 0's ``partial_sum_i`` is left at zero. ``shift``, ``link_i`` and ``link_o``: see :class:`ShadowWeight`."""
+    row 0's ``partial_sum_i`` is left at zero. ``shift``, ``link_i`` and ``link_o``: see :class:`ShadowWeight`.
+
+    With ``tap`` the element also holds a tap. While ``depthwise`` is high it multiplies ``tap_i`` if ``tap_counts``,
+    else zero, and ``activation_i`` passes by."""
 
     ACTIVATION_LATENCY = 1
     PARTIAL_SUM_OFFSET = 2
     LATENCY = 3
 
-    def __init__(self, arch: Arch, row: int) -> None:
-        self._arch = arch
+    def __init__(self, arch: Arch, row: int, *, tap: bool = False) -> None:
+        self._arch, self._tap = arch, tap
         width, factor = arch.number.width, arch.scheme.activation_width
         sum_in, sum_out = (arch.scheme.row_sum_width(each) for each in (max(row - 1, 0), row))
         super().__init__({
             "activation_i": In(signed(factor)), "activation_o": Out(signed(factor)),
             "partial_sum_i": In(signed(sum_in)), "partial_sum_o": Out(signed(sum_out)),
             "shift": In(1), "swap": In(1), "link_i": In(signed(width)), "link_o": Out(signed(width)),
+            **({"depthwise": In(1), "tap_i": In(signed(factor)), "tap_counts": In(1)} if tap else {}),
         })
 
     @staticmethod
@@ -75,7 +79,14 @@ class ProcessingElement(wiring.Component):
         width = self._arch.number.width
         factor = self._arch.scheme.activation_width
         m.submodules.weights = weights = ShadowWeight(width)
-        m.submodules.multiplier = multiplier = Multiplier(factor, width)
+        multiplier: Any
+        if self._tap:
+            m.submodules.tap_multiplier = multiplier = TapMultiplier(factor, width)
+            m.d.comb += [multiplier.activation.eq(self.activation_i), multiplier.tap.eq(self.tap_i),
+                         multiplier.tap_counts.eq(self.tap_counts), multiplier.take_tap.eq(self.depthwise)]
+        else:
+            m.submodules.multiplier = multiplier = Multiplier(factor, width)
+            m.d.comb += multiplier.left.eq(self.activation_i)
         activation = Signal(signed(factor), reset_less=True)  # the multiplier's own first register has it too
         partial_sum = Signal(self.partial_sum_o.shape(), reset_less=True)
         m.d.sync += activation.eq(self.activation_i)
@@ -83,8 +94,7 @@ class ProcessingElement(wiring.Component):
         m.d.sync += partial_sum.eq(total)
         m.d.comb += [
             self.activation_o.eq(activation), self.partial_sum_o.eq(partial_sum),
-            multiplier.left.eq(self.activation_i), multiplier.right.eq(weights.shadow),
-            multiplier.take_right.eq(self.swap), weights.shift.eq(self.shift),
+            multiplier.right.eq(weights.shadow), multiplier.take_right.eq(self.swap), weights.shift.eq(self.shift),
             weights.link_i.eq(self.link_i), self.link_o.eq(weights.link_o),
         ]
         return m

@@ -38,8 +38,8 @@ class SystolicArray(wiring.Component):
     * ``rescale_bias``, with ``activation_valid``: from this vector on the bias is rescaled with ``input_shift``. It
       comes with each swap, and at least ``timing.bias_interval`` cycles after the one before.
     * ``depthwise``, with ``activation_valid``, on machines with ``depthwise_taps``: each column meets its own lanes of
-      the last vectors, see :class:`TapStreams`; ``taps`` says which of them count, bit 0 the oldest. ``activation_1``
-      and so on: what further rows of the kernel meet.
+      the last vectors, see :class:`TapStreams`; ``taps`` says which of them count, bit 0 the oldest, and none without
+      ``depthwise``. ``activation_1`` and so on: what further rows of the kernel meet.
 
     Everything travels as a wave, so nothing else needs to be kept apart. A shift may come in the cycle of a swap, which
     does not see it, or in any later one. A swap may come in the cycle after the last shift. Reset clears the valids and
@@ -65,7 +65,6 @@ class SystolicArray(wiring.Component):
         m = Module()
         size, groups = self._arch.array_size, column_groups(self._arch)
         each, width = size // groups, size // groups * self._arch.number.width  # columns of a group, bits of a weight
-        element_of: type[Any] = PairedElement if self._arch.packing else ProcessingElement
         # Row r of column j, or pair j, acts r + j cycles after the wave's start, the bias row together with row 0.
         shifts = DelayLine(m, self.shift, size + groups - 2, name="shift_wave", reset=True)
         swaps = DelayLine(m, self.swap & self.activation_valid, size + groups - 2, name="swap_wave", reset=True)
@@ -91,7 +90,7 @@ class SystolicArray(wiring.Component):
             active_bias = Signal(signed(width), reset_less=True, name=f"active_bias_{j}")
             with m.If(swaps.tap(j)):
                 m.d.sync += active_bias.eq(bias.shadow)
-            column = [element_of(self._arch, r) for r in range(size)]
+            column = [self._element(r, tap=streams is not None and streams.chosen_inside(r, j)) for r in range(size)]
             for r, element in enumerate(column):
                 m.submodules[f"pe_{r}_{j}"] = element
                 above = column[r - 1].link_o if r else bias.shadow
@@ -101,8 +100,11 @@ class SystolicArray(wiring.Component):
                 m.d.comb += [
                     element.link_i.eq(above),
                     element.shift.eq(shifts.tap(r + j)), element.swap.eq(swaps.tap(r + j)),
-                    element.activation_i.eq(streams.choose(r, j, activations[r]) if streams else activations[r]),
                 ]
+                if streams:
+                    streams.give(element, r, j, activations[r])
+                else:
+                    m.d.comb += element.activation_i.eq(activations[r])
                 activations[r] = element.activation_o
             for upper, element in pairwise(column):
                 m.d.comb += element.partial_sum_i.eq(upper.partial_sum_o)
@@ -117,6 +119,10 @@ class SystolicArray(wiring.Component):
         for j, total in enumerate(totals):
             m.d.comb += self.result[j].eq(delayed(m, total, groups - 1 - j // each, name=f"deskew_{j}").as_signed())
         return m
+
+    def _element(self, row: int, *, tap: bool) -> PairedElement | ProcessingElement:
+        """Return an element of a row. ``tap``: it has an input of its own for a tap."""
+        return PairedElement(self._arch, row) if self._arch.packing else ProcessingElement(self._arch, row, tap=tap)
 
     def _of_group(self, row, j: int) -> Value:
         """Return the weights of a row that the columns of group ``j`` take."""

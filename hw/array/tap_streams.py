@@ -46,19 +46,19 @@ class TapStreams:
         side, sides = lane % self._arch.tap_rows, self._arch.tap_rows
         return (lane - side + sides - 1) * column_groups(self._arch) // self._arch.array_size + side
 
-    def _stream(self, group: int, lanes: list[DelayLine], first: int) -> list[Value]:
-        """Return the activation that one group of columns meets in each row with taps of one kernel row.
+    def _stream(self, group: int, lanes: list[DelayLine], first: int) -> list[tuple[Value, Value]]:
+        """Return what one group of columns meets in each row with taps of one kernel row, and whether its tap counts.
 
         ``first``: the first of these rows. ``lanes``: what the kernel row meets, as late as the wave is there.
 
         A vector goes down one tap with each that comes after it, and reaches a row together with the wave."""
         m, taps, sides = self._m, self._arch.row_taps, self._arch.tap_rows
         column = group * self._arch.array_size // column_groups(self._arch)
-        found: dict[int, Value] = {}
+        found: dict[int, tuple[Value, Value]] = {}
         for side in range(sides):
             met: Value = lanes[column // sides * sides + side].tap(group + first + side)
             for row, tap in zip(range(first + side, first + self._each, sides), reversed(range(taps)), strict=True):
-                found[row] = Mux(self._counts[tap].tap(group + row), met, 0)
+                found[row] = met, self._counts[tap].tap(group + row)
                 if tap:
                     before = Signal(len(met), reset_less=True, name=f"before_{row}_{group}")
                     with m.If(self._valid.tap(group + row)):
@@ -78,8 +78,20 @@ class TapStreams:
             self._m.d.sync += met.eq(0)
         return met
 
-    def choose(self, row: int, group: int, left: Value) -> Value:
-        """Return the activation that a row meets in a group of columns: ``left`` of it, or the row's own stream."""
+    def chosen_inside(self, row: int, group: int) -> bool:
+        """Return whether an element chooses by itself between its row's own stream and what passes from the left.
+
+        The first columns' lanes come from the left anyway. Elements that share multipliers have no input for a tap."""
+        return row < self.rows and (group > 0 or row >= self._arch.tap_rows) and not self._arch.packing
+
+    def give(self, element: Any, row: int, group: int, left: Value) -> None:
+        """Give an element what it meets: the activation ``left`` of it, or its row's own stream."""
         if row >= self.rows:
-            return left
-        return Mux(self._depthwise.tap(row + group), self._streams[group][row], left)
+            self._m.d.comb += element.activation_i.eq(left)
+            return
+        (met, counts), depthwise = self._streams[group][row], self._depthwise.tap(row + group)
+        if self.chosen_inside(row, group):
+            self._m.d.comb += [element.activation_i.eq(left), element.tap_i.eq(met), element.tap_counts.eq(counts),
+                               element.depthwise.eq(depthwise)]
+        else:
+            self._m.d.comb += element.activation_i.eq(Mux(depthwise, Mux(counts, met, 0), left))

@@ -75,6 +75,11 @@ def _two_rows(arch: Arch) -> bool:
     return arch.weight_load_rows == 2
 
 
+def _tap_bits(arch: Arch) -> int:
+    """Return the bits of the activations that all rows of taps meet."""
+    return arch.depthwise_taps * arch.tap_rows * column_groups(arch) * arch.scheme.activation_width
+
+
 def _further_rows(arch: Arch) -> int:
     """Return the rows of taps of a depthwise MatMul beyond the first."""
     return max(0, arch.kernel_rows - 1)
@@ -180,8 +185,8 @@ TERMS: dict[str, Terms] = {
     "local address, two rows": lambda arch: arch.local_address_width * _two_rows(arch),
     "lanes, scales": lambda arch: arch.array_size * arch.scheme.per_lane,
     "has taps": lambda arch: bool(arch.depthwise_taps),
-    "bits in rows of taps": lambda arch: (arch.depthwise_taps * arch.tap_rows * column_groups(arch)
-                                          * arch.scheme.activation_width),
+    "bits in rows of taps": _tap_bits,
+    "bits in rows of taps, packed": lambda arch: _tap_bits(arch) * bool(arch.packing),
     "bits between taps": lambda arch: ((arch.depthwise_taps - arch.kernel_rows) * arch.tap_rows * (1 + arch.tap_rows)
                                        * column_groups(arch) * arch.scheme.activation_width),
     "vector, further rows": lambda arch: _vector(arch) * _further_rows(arch),
@@ -202,7 +207,8 @@ TERMS: dict[str, Terms] = {
 BLOCKS: dict[str, Sequence[str]] = {
     "accumulators": ("one", "sums", "sums x banks", "sum address x banks"),
     "array": ("one", "lanes", "vector, points", "element bits", "activation bits", "elements, every step",
-              "lanes, scales", "residues", "vector, two rows", "bits in rows of taps", "bits between taps", "has taps"),
+              "lanes, scales", "residues", "vector, two rows", "bits in rows of taps",
+              "bits in rows of taps, packed", "bits between taps", "has taps"),
     "csr": ("one",),
     "decoder": ("one", "far address", "products", "has scales", "has activation tables", "products in tables",
                 "has taps", "has signals"),

@@ -130,7 +130,8 @@ def dsp_blocks(text: str, family: str, width: int, packing: Packing | None) -> s
     For Gowin it is empty: there DSP blocks are yosys' own choice."""
     if family == "gowin":
         return ""
-    return ecp5.dsp_multipliers(text, width) if family == "ecp5" else xilinx.paired_multipliers(text, packing)
+    return ecp5.dsp_multipliers(text, width) if family == "ecp5" else (
+        xilinx.paired_multipliers(text, packing) + xilinx.tap_multipliers(text))
 
 
 def _run_flow(script: Sequence[str], folder: Path, family: str, top: str, text: str, width: int,

@@ -13,10 +13,11 @@ from weft.tb.formal import (
     signals,
     streams,
     tables,
+    taps,
     turns,
 )
 from weft.tb.formal.prove import Proof
 
 PROOFS: list[Proof] = [*streams.PROOFS, *fifos.PROOFS, *memories.PROOFS, *rings.PROOFS, *interlock.PROOFS,
                         *bus.PROOFS, *decoder.PROOFS, *scaled.PROOFS, *tables.PROOFS,
-                        *turns.PROOFS, *ports.PROOFS, *signals.PROOFS]
+                        *turns.PROOFS, *taps.PROOFS, *ports.PROOFS, *signals.PROOFS]

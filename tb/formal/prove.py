@@ -23,7 +23,8 @@ from amaranth.back import rtlil
 from weft.tb.formal.harness import Broken, Harness
 
 ROOT = Path(__file__).resolve().parents[2]
-BOUNDED, INDUCTION = "bounded", "induction"
+BOUNDED, INDUCTION, COVER = "bounded", "induction", "cover"
+SBY_MODES = {BOUNDED: "bmc", INDUCTION: "prove", COVER: "cover"}
 TIMEOUT_SECONDS = 600
 """The time for one proof, on the wall; it then counts as not proved."""
 REFUTE_DEPTH = 12
@@ -34,7 +35,8 @@ REFUTE_DEPTH = 12
 class Proof:
     """A proof. ``build`` makes the harness, around a broken block when told so; with ``broken`` the proof must fail.
 
-    ``depth``: cycles looked at (bounded), or cycles of the induction step. ``fast``: it is in ``make test``."""
+    ``depth``: cycles looked at (bounded), or cycles of the induction step. ``fast``: it is in ``make test``.
+    ``reaches``: the harness has covers, which must be reached."""
 
     name: str
     says: str
@@ -43,6 +45,7 @@ class Proof:
     depth: int = 3
     mode: str = INDUCTION
     fast: bool = True
+    reaches: bool = False
 
     def run(self) -> Outcome:
         return prove(self.name, self.build(None), self.mode, self.depth)
@@ -52,6 +55,10 @@ class Proof:
 
         This is always bounded, so that what fails is reached from the reset state."""
         return prove(f"{self.name}_broken", self.build(self.broken), BOUNDED, max(self.depth, REFUTE_DEPTH))
+
+    def run_cover(self) -> Outcome:
+        """Look for a way to every cover of the harness; ``proved`` says that there is one."""
+        return prove(f"{self.name}_cover", self.build(None), COVER, max(self.depth, REFUTE_DEPTH))
 
     @property
     def mode_text(self) -> str:
@@ -80,7 +87,7 @@ def prove(name: str, harness: Harness, mode: str, depth: int) -> Outcome:
     (folder / "design.il").write_text(rtlil.convert(
         harness.m, name="proof", ports=[clock, *harness.inputs.values()], emit_src=False))
     (folder / "proof.sby").write_text(
-        f"[options]\nmode {'prove' if mode == INDUCTION else 'bmc'}\ndepth {depth}\ntimeout {TIMEOUT_SECONDS}\n\n"
+        f"[options]\nmode {SBY_MODES[mode]}\ndepth {depth}\ntimeout {TIMEOUT_SECONDS}\n\n"
         "[engines]\nsmtbmc z3\n\n"
         "[script]\nread_rtlil design.il\nprep -top proof\n\n[files]\ndesign.il\n")
     tools = Path(sys.executable).parent

@@ -8,6 +8,7 @@ SIMD = "tb/unit/simd/test_simd_unit.py"
 ACCUMULATORS = "tb/unit/memory/test_accumulators.py"
 TWO_ROWS = "tb/unit/array/test_load_two_rows_unit.py"
 TAP_ROWS = "tb/unit/array/test_tap_order.py::test_each_row_of_taps_meets_its_own_row_of_the_image"
+TAP_STREAMS = "tb/formal/test_proofs.py::test_proof_holds[tap_streams]"
 FIXED_POINT = "tb/unit/contract/test_fixed_point.py"
 
 BREAKS = [
@@ -63,6 +64,18 @@ BREAKS = [
     Break("tap_rows_skew", "hw/array/tap_streams.py", "+ side].tap(group + first + side)", "+ side].tap(group + side)",
           "further rows of taps meet what the wave has yet to bring",
           "tb/unit/array/test_systolic_array.py::test_lanes_that_keep_to_themselves"),
+    Break("tap_streams_pause", "hw/array/tap_streams.py", "with m.If(self._valid.tap(group + row)):", "if True:",
+          "a vector goes down a tap in pauses too", TAP_STREAMS),
+    Break("tap_streams_order", "hw/array/tap_streams.py", "reversed(range(taps)), strict", "range(taps), strict",
+          "the oldest vector counts as the newest one does", TAP_STREAMS),
+    Break("tap_streams_counts", "hw/array/tap_streams.py", "self._counts[tap].tap(group + row)",
+          "self._counts[tap].tap(group + first)", "a row asks of another vector whether its tap counts", TAP_STREAMS),
+    Break("tap_streams_beyond", "hw/array/tap_streams.py", "with self._m.If(self._depthwise.tap(row - 1)):",
+          "with self._m.If(self._depthwise.tap(row)):", "rows beyond the taps turn to zeros a cycle late",
+          TAP_STREAMS),
+    Break("tap_block_counts", "hw/flow/xilinx.py", "2'b00, tap_counts, take_tap", "2'b00, take_tap, take_tap",
+          "a block multiplies a tap that does not count",
+          "tb/unit/array/test_array_synthesis.py::test_a_block_chooses_between_activation_and_tap"),
     Break("mat_mul_swapped", "hw/array/mat_mul_unit.py", "taken & first & operation.swap",
           "addresses.valid & first & operation.swap", "swapped is told before the memory took the request",
           "tb/unit/array/test_mat_mul_unit.py::test_every_vector_meets_the_array_and_its_address"),

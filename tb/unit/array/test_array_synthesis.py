@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from amaranth.back import rtlil
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from amaranth.sim import Simulator
@@ -110,6 +110,19 @@ design -reset
 read_rtlil netlist.il
 read_verilog -nooverwrite +/xilinx/cells_sim.v
 """
+TAPS = """
+read_rtlil array.il
+synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top top -run begin:prepare
+proc
+techmap -map multipliers.v
+synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top top -run prepare:
+select top
+write_rtlil -selected netlist.il
+write_json -selected array.json
+design -reset
+read_rtlil netlist.il
+read_verilog -nooverwrite +/xilinx/cells_sim.v
+"""
 LATTICE = """
 read_rtlil array.il
 synth_ecp5 -top top -run begin:coarse
@@ -169,13 +182,20 @@ class Exercise(wiring.Component):
     """An array with a shift register of changing bits at its inputs."""
 
     def __init__(self, arch: Arch) -> None:
-        self._array = SystolicArray(arch)
+        self._arch, self._array = arch, SystolicArray(arch)
         super().__init__({"result": Out(self._array.result.as_value().shape()), "valid": Out(1)})
 
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.array = array = self._array
-        inputs = Cat(array.activation_valid, array.swap, array.input_shift, array.shift, array.activation, array.weight)
+        modes: list[Signal] = []
+        if self._arch.depthwise_taps:
+            taps = Signal(self._arch.row_taps)
+            m.d.comb += array.taps.eq(Mux(array.depthwise, taps, 0))
+            modes = [array.depthwise, taps,
+                     *(getattr(array, f"activation_{row}") for row in range(1, self._arch.kernel_rows))]
+        inputs = Cat(array.activation_valid, array.swap, array.input_shift, array.shift, array.activation, array.weight,
+                     *modes)
         count = len(inputs)
         state = Signal(count, init=0xFEDC_BA98_7654_3210_0123_4567_89AB_CDEF % (1 << count))
         m.d.sync += state.eq(Cat(state[7:], state[:7] ^ state[5:12] ^ state[count // 2:count // 2 + 7]))
@@ -259,6 +279,30 @@ def test_two_elements_share_a_block_and_its_cascade(block: str, size: int, tmp_p
     for cell in blocks:
         registers = {name: int(cell["parameters"][f"{name}REG"], 2) for name in ("A", "B", "D", "AD", "M", "P", "C")}
         assert registers == {"A": 1, "B": 1, "D": 1, "AD": 0, "M": 1, "P": 1, "C": 0}
+
+
+@pytest.mark.parametrize(("keys", "lanes"), [({"array_size": 3, "depthwise_taps": 3}, 3),
+                                             pytest.param({"array_size": 4, "depthwise_taps": 3, "data_type": "INT8"},
+                                                          4, marks=pytest.mark.wide)])
+def test_a_block_chooses_between_activation_and_tap(keys: dict, lanes: int, tmp_path: Path) -> None:
+    """The block's own adder chooses, the column's sum stays a cascade, and the netlist computes what the array does."""
+    arch = EXERCISED.replace(**keys)
+    text = rtlil.convert(Exercise(arch), name="top")
+    (tmp_path / "array.il").write_text(text)
+    (tmp_path / "multipliers.v").write_text(xilinx.tap_multipliers(text))
+    assert of_the_netlist(tmp_path, TAPS) == simulated(arch)
+    cells = json.loads((tmp_path / "array.json").read_text())["modules"]["top"]["cells"]
+    blocks = dsp_blocks(cells)
+    assert len(blocks) == lanes * lanes
+    choosing = [block for block in blocks if wires(block, "INMODE")]
+    assert len(choosing) == arch.depthwise_taps * arch.tap_rows * lanes - arch.tap_rows, "but those that meet one lane"
+    assert all(int(block["parameters"][f"{name}REG"], 2) == 1 for block in choosing for name in ("AD", "B", "M", "P"))
+    assert cascades(blocks) == [lanes] * lanes
+
+
+def test_a_multiplier_with_a_tap_too_wide_for_a_block_is_left_to_yosys() -> None:
+    arch = EXERCISED.replace(data_type="FP24BP8", array_size=3, depthwise_taps=3)
+    assert xilinx.tap_multipliers(rtlil.convert(SystolicArray(arch), name="top")) == ""
 
 
 def test_a_paired_multiplier_without_a_signal_is_refused() -> None:

@@ -305,5 +305,5 @@ def test_lanes_that_keep_to_themselves(arch: Arch, taps: int) -> None:
     schedule.valid, schedule.shift = rng.random((2, len(schedule.valid))) < 0.6
     schedule.swap = rng.random(len(schedule.valid)) < 0.3
     schedule.depthwise = np.repeat(rng.random(len(schedule.valid) // 5 + 1) < 0.6, 5)[:len(schedule.valid)]
-    schedule.taps = rng.integers(0, 8, len(schedule.valid))
+    schedule.taps = rng.integers(0, 8, len(schedule.valid)) * schedule.depthwise
     schedule.check()
