@@ -100,7 +100,8 @@ def test_make_setup_refuses_what_has_not_its_hash(change: str, says: str, tmp_pa
 
 @pytest.mark.parametrize(("file", "is_one"), [
     ("milk-1.0-py3-none-any.whl", True), ("milk-1.0.tar.gz", True), ("oat-milk-1.0.0.zip", True),
-    ("milk-1.0.1.zip", False), ("milk-1.0.post1-py3-none-any.whl", False), ("milk-1.0-macosx.exe", False), ("milk-11.0.tar.gz", False)])
+    ("milk-1.0.1.zip", False), ("milk-1.0.post1-py3-none-any.whl", False),
+    ("milk-1.0-macosx.exe", False), ("milk-11.0.tar.gz", False)])
 def test_the_files_of_a_version_are_known_by_their_names(file: str, is_one: bool, lock: ModuleType) -> None:
     assert lock.is_of(file, "1.0") == is_one
 
