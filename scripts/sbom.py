@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what this project is made of as CycloneDX 1.6: each package of lock.txt, and the code of others that ships.
+"""Write what this project is made of as CycloneDX 1.6: each package of the locks, and the code of others that ships.
 
     python scripts/sbom.py [--output FILE]      default: dist/sbom.json
 
@@ -17,11 +17,11 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
+from lock import read
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK = ROOT / "lock.txt"
 SHIPPED = ({"type": "library", "name": "plotly.js", "version": "4.1.1", "licenses": [{"license": {"id": "MIT"}}],
             "purl": "pkg:npm/plotly.js@4.1.1", "scope": "required"},)
 """The code of others in the repository and in the wheel (report/library/)."""
@@ -30,9 +30,8 @@ LONGEST_LICENCE = 80
 
 
 def locked() -> dict[str, str]:
-    """Return name -> version of every package in the lock."""
-    lines = [line for line in LOCK.read_text().splitlines() if line and not line.startswith("#")]
-    return dict(line.split("==") for line in lines)
+    """Return name -> version of every package in the locks."""
+    return {name: version for path in ROOT.glob("lock*.txt") for name, version in read(path).items()}
 
 
 def licence(name: str) -> str:

@@ -49,10 +49,12 @@ def test_what_is_there_is_not_named_again(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def locked() -> dict[str, str]:
-    lines = [line for line in (ROOT / "lock.txt").read_text().splitlines() if not line.startswith("#")]
-    found = dict(line.split("==") for line in lines)
-    assert len(found) == len(lines)
-    return {canonical(name): version for name, version in found.items()}
+    """The packages of all locks, each of which is in one."""
+    text = "".join(path.read_text() for path in ROOT.glob("lock*.txt"))
+    pins = re.findall(r"^([\w.-]+)==(\S+)", text, re.M)
+    found = {canonical(name): version for name, version in pins}
+    assert len(found) == len(pins)
+    return found
 
 
 def canonical(name: str) -> str:
