@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram, Spread
 
 VIVADO, OPENXC7 = "vivado", "openxc7"
@@ -107,6 +108,8 @@ class Board:
     """The shell around the machine on boards without a processor."""
     processor: Processor | None = None
     others: tuple[str, ...] = ()
+    uart_alone: tuple[str, ...] = ()
+    """Presets that are built without the board's Ethernet, which would leave them too little room."""
     target_hz: float | None = None
     routed: Mapping[str, float | None] = field(default_factory=dict)
     flash_name: str | None = None
@@ -128,6 +131,11 @@ class Board:
         asked = self.shell or self.processor
         assert asked is not None, "every board has one of them"
         return asked.clock_hz
+
+    def has_ethernet(self, arch: Arch) -> bool:
+        """Return whether the shell around a machine has Ethernet."""
+        has = self.shell is not None and self.shell.ethernet is not None
+        return has and arch not in map(Arch.load, self.uart_alone)
 
     @property
     def chip(self) -> str:

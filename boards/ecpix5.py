@@ -8,7 +8,7 @@ from weft.hw.contract.dram import LiteDram
 
 BOARD = Board(
     key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5_4",
-    others=("ecpix5", "ecpix5_2x4", "ecpix5_4_lut", "ecpix5_int8"),
+    others=("ecpix5", "ecpix5_2x4", "ecpix5_4_lut", "ecpix5_int8"), uart_alone=("ecpix5_2x4",),
     part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
     target_hz=90e6, routed={"ecpix5_4": 75.35e6, "ecpix5_2x4": 75.28e6, "ecpix5_int8": 75.2e6, "ecpix5": None},
     platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",

@@ -36,13 +36,15 @@ def predicted(arch: Arch, name: str, part: str | None) -> dict[str, Any]:
     if part is None and board is None:
         raise WeftError(explain("--part", "nothing", ", ".join(PARTS), "name the chip: this machine has no board"))
     found = part_named(part if part is not None else board.part if board else "")
-    fitting = fits(arch, found, around=around(board if part is None else None))
+    fitting = fits(arch, found, around=around(board if part is None else None, arch))
     own = part is None and board is not None
     return {**fitting, "error_percent": largest_error(found.family), "place_and_route": routing(name) if own else None}
 
 
-def around(board: Board | None) -> Mapping[str, int]:
-    """Return the resources of the rest of a board by column: its own shell's if that was counted, else usual ones."""
+def around(board: Board | None, arch: Arch | None = None) -> Mapping[str, int]:
+    """Return the resources of the rest of a board by column: its own shell's if that was counted, else usual ones.
+
+    ``arch``: the machine that the shell is around; None: the board's preset."""
     if board is None or board.shell is None:
         return SHELL
     memory = board.shell.memory
@@ -50,7 +52,7 @@ def around(board: Board | None) -> Mapping[str, int]:
     if isinstance(memory, OnChip):
         places = windows(Arch.load(board.arch), memory.program_bytes).values()
         bram = {"bram": sum(-(-place.size // BLOCK_BYTES) for place in places)}
-    key = board.family, memory.kind, board.shell.ethernet is not None
+    key = board.family, memory.kind, board.has_ethernet(arch or Arch.load(board.arch))
     return {**SHELL, **bram, "lut": SHELL_LUTS.get(key, SHELL["lut"])}
 
 
@@ -59,7 +61,7 @@ def refuse_without_room(board: Board, arch: Arch, name: str) -> None:
 
     A machine that may fit, as far as the prediction may be wrong, is let through. If machines with such numbers were
     not counted on such chips, only what follows from the geometry counts."""
-    part, rest = PARTS[board.part], around(board)
+    part, rest = PARTS[board.part], around(board, arch)
     errors = largest_error(part.family) or {}
     if counted(arch, part.family):
         used = {column: machine for column, (machine, _, _) in fits(arch, part, around=rest)["of_part"].items()}

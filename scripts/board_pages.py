@@ -142,6 +142,7 @@ def surroundings(board: Board) -> dict[str, str]:
         return {"memory": f"{board.processor.memory_bytes >> 20} MiB of the processors, through their HP ports",
                 "clock asked": f"{board.processor.clock_hz / 1e6:g} MHz, from the processors", "pins": "none"}
     links = f"UART at {board.shell.baud / 1e6:g} Mbaud" + (", Ethernet" if board.shell.ethernet else "")
+    links += f" (beside `{'`, `'.join(board.uart_alone)}` the UART alone)" if board.uart_alone else ""
     return {"memory": memory(board), "clock asked": f"{board.shell.clock_hz / 1e6:g} MHz", "links": links}
 
 

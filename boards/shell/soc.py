@@ -112,7 +112,8 @@ class ShellSoC(SoCMini):
         assert board.shell is not None
         clock = int(self.sys_clk_freq)
         self.add_uart(uart.RS232PHY(self.platform.request("serial"), clock, board.shell.baud))
-        if board.shell.ethernet:
+        if board.has_ethernet(self.arch):
+            assert board.shell.ethernet is not None
             self.add_ethernet(named(board.shell.ethernet)(
                 clock_pads=self.platform.request("eth_clocks"), pads=self.platform.request("eth"),
                 **board.shell.ethernet_options))

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from weft.boards import BOARDS
+from weft.hw.contract.arch import Arch
 from weft.simulate import toolchain
 from weft.simulate.build import build_simulation
 from weft.simulate.simulation import run_simulation
@@ -19,6 +21,12 @@ PINS = f'public_flat_rw -module "{TOP}" -var "*clk"\n' + "".join(
         ("rw", ("*_rst", "rx_valid", "rx_data", "rx_last", "tx_ready")), ("rd", ("tx_valid", "tx_data", "tx_last")))
     for name in names)
 pytest.importorskip("liteeth", reason="needs the extra bitstream")
+
+
+def test_ethernet_is_beside_the_machines_that_leave_it_room() -> None:
+    found = {name: BOARDS["ecpix5"].has_ethernet(Arch.load(name)) for name in ("ecpix5_4", "ecpix5_int8", "ecpix5_2x4")}
+    assert found == {"ecpix5_4": True, "ecpix5_int8": True, "ecpix5_2x4": False}
+    assert not BOARDS["ulx3s"].has_ethernet(Arch.load("ulx3s"))
 
 
 def test_the_layers_carry_a_gigabit_at_the_slowest_clock_that_a_pll_may_make() -> None:
