@@ -135,7 +135,7 @@ def first_in_time(board: Board, work: Path, seeds: Sequence[int], tell: Tell, fa
         report = family.place(work, family.chips[board.chip], seed, mhz, partial(_tell_of, tell, seed))
         if not late(report):
             return seed, report
-        best = max(best, (reached(report), seed))
+        best = max(best, (reached(report, mhz), seed))
     raise WeftError(explain(f"clock of {board.key}", f"{best[0]:.1f} MHz at best (seed {best[1]} of {len(seeds)})",
                             f"{mhz:g} MHz", "ask for less (--mhz) or try other seeds (--seeds)"))
 
@@ -150,23 +150,20 @@ def late(report: dict) -> list[str]:
     return [name for name, clock in report["fmax"].items() if clock["achieved"] < clock["constraint"]]
 
 
-def system_clock(report: dict) -> dict[str, float]:
-    """Return the machine's clock in the report of place and route.
+def reached(report: dict, mhz: float) -> float:
+    """Return what the machine's clock reached in MHz, from the report of place and route for ``mhz``.
 
-    It carries LiteX's name; behind a PLL of Gowin no clock does, and the slowest one is taken."""
+    It carries LiteX's name, or another that the design has for it: then it is the one for which so much was asked. Of
+    several, as behind a PLL of Gowin, the slowest one is taken."""
     named = [clock for name, clock in report["fmax"].items() if "sys_clk" in name]
-    return named[0] if named else min(report["fmax"].values(), key=lambda clock: clock["achieved"])
-
-
-def reached(report: dict) -> float:
-    """Return the machine's clock that was reached, in MHz."""
-    return system_clock(report)["achieved"]
+    clocks = named or report["fmax"].values()
+    return min(clocks, key=lambda clock: (round(abs(clock["constraint"] - mhz), 1), clock["achieved"]))["achieved"]
 
 
 def summary(board: Board, report: dict, seed: int) -> dict[str, Any]:
     """Return a bitstream's clocks and used cells for its report, from nextpnr's ``report``."""
     return {"schema": 1, "board": board.key, "name": board.name, "chip": board.chip, "seed": seed,
-            "mhz_asked": board.clock_hz / 1e6, "fmax_mhz": round(reached(report), 2),
+            "mhz_asked": board.clock_hz / 1e6, "fmax_mhz": round(reached(report, board.clock_hz / 1e6), 2),
             "clocks": {name: {"fmax_mhz": round(clock["achieved"], 2), "mhz_asked": clock["constraint"]}
                        for name, clock in report["fmax"].items()},
             "used": {cell: [each["used"], each["available"]] for cell, each in report["utilization"].items()

@@ -10,7 +10,7 @@ from typing import Any
 
 from liteeth.core import LiteEthUDPIPCore
 from liteeth.frontend.etherbone import LiteEthEtherbone
-from litex.gen import ClockDomainsRenamer, LiteXModule
+from litex.gen import ClockDomain, ClockDomainsRenamer, ClockSignal, LiteXModule, ResetSignal
 
 from weft.hw.contract.host_link import ETHERBONE_PORT
 
@@ -32,7 +32,9 @@ class Ethernet(LiteXModule):
 
     def __init__(self, phy: Any) -> None:
         layers = LiteEthUDPIPCore(phy, MAC, IP, ETHERNET_HZ, dw=LAYER_BITS, with_sys_datapath=True)
-        # Renamed in this order: the far side of the crossing to Etherbone then has the machine's clock.
-        self.layers = ClockDomainsRenamer({"sys": DOMAIN, "etherbone": "sys"})(layers)
+        self.layers = ClockDomainsRenamer({"sys": DOMAIN})(layers)
+        # Within the layers "sys" is renamed: Etherbone's side of their crossing has the same clock by another name.
+        self.cd_etherbone = ClockDomain("etherbone")
         self.etherbone = LiteEthEtherbone(layers.udp, ETHERBONE_PORT, buffer_depth=BUFFER_WORDS, cd="etherbone")
         self.bus = self.etherbone.wishbone.bus
+        self.comb += [self.cd_etherbone.clk.eq(ClockSignal("sys")), self.cd_etherbone.rst.eq(ResetSignal("sys"))]

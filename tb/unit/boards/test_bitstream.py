@@ -181,11 +181,14 @@ def test_any_clock_that_is_late_counts() -> None:
     assert bitstream.late(found) == ["eth"]
 
 
-def test_the_machines_clock_is_the_one_with_litexs_name_or_the_slowest() -> None:
+def test_the_machines_clock_is_the_one_with_litexs_name_or_the_slowest_that_was_asked_for() -> None:
     both = {"clocks_clkin": {"achieved": 424.8, "constraint": 27.0},
             "clocks_clkout": {"achieved": 117.7, "constraint": 27.0}}
-    assert bitstream.reached({"fmax": both}) == 117.7
-    assert bitstream.reached({"fmax": {**both, "$glbnet$sys_clk": {"achieved": 200.0, "constraint": 27.0}}}) == 200.0
+    assert bitstream.reached({"fmax": both}, 27.0) == 117.7
+    named = {**both, "$glbnet$sys_clk": {"achieved": 200.0, "constraint": 27.0}}
+    assert bitstream.reached({"fmax": named}, 27.0) == 200.0
+    beside = {**both, "ethernet": {"achieved": 65.6, "constraint": 40.0}, "sys": {"achieved": 77.1, "constraint": 75.0}}
+    assert bitstream.reached({"fmax": beside}, 75.0) == 77.1
 
 
 def test_boards_without_open_tools_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
