@@ -48,8 +48,10 @@ def around(board: Board | None) -> Mapping[str, int]:
     memory = board.shell.memory
     bram: dict[str, int] = {}
     if isinstance(memory, OnChip):
-        places = windows(Arch.load(board.arch), memory.program_bytes).values()
-        bram = {"bram": sum(-(-place.size // BLOCK_BYTES) for place in places)}
+        places = windows(Arch.load(board.arch), memory.program_bytes)
+        if PARTS[board.part].large_bram_bytes:
+            places = {"program": places["program"]}
+        bram = {"bram": sum(-(-place.size // BLOCK_BYTES) for place in places.values())}
     key = board.family, memory.kind, board.shell.ethernet is not None
     return {**SHELL, **bram, "lut": SHELL_LUTS.get(key, SHELL["lut"])}
 
