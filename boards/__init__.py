@@ -9,6 +9,7 @@ from weft.boards import (
     arty_a7_35,
     arty_a7_100,
     colorlight_i9,
+    crosslink_nx_evn,
     ecpix5,
     pynq_z1,
     pynq_z2,
@@ -20,7 +21,8 @@ from weft.boards import (
 from weft.boards.board import Board
 
 BOARDS: dict[str, Board] = {module.BOARD.key: module.BOARD for module in (
-    arty_a7_35, arty_a7_100, colorlight_i9, ecpix5, pynq_z1, pynq_z2, tang_nano_20k, ultra96_v2, ulx3s, zcu104)}
+    arty_a7_35, arty_a7_100, colorlight_i9, crosslink_nx_evn, ecpix5, pynq_z1, pynq_z2, tang_nano_20k, ultra96_v2,
+    ulx3s, zcu104)}
 """Key -> board. Of boards with one preset the first is the one that the preset is counted against."""
 ASSUMED_HZ = 100e6
 """The clock of machines without a board."""

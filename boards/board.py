@@ -10,7 +10,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, DramModel, LiteDram, Spread
 
 VIVADO, OPENXC7 = "vivado", "openxc7"
-TOOLCHAINS = {"ecp5": ("trellis",), "gowin": ("apicula",), "xc7": (VIVADO, OPENXC7)}
+TOOLCHAINS = {"ecp5": ("trellis",), "gowin": ("apicula",), "nexus": ("oxide",), "xc7": (VIVADO, OPENXC7)}
 """Family -> the toolchains for it, by LiteX's names; the first is what a build takes if none is asked for."""
 
 
@@ -99,7 +99,7 @@ class Board:
     part: str
     speed_grade: str
     family: str
-    """The synthesis flow: ``xc7``, ``ecp5`` or ``gowin``. UltraScale+ parts are counted as 7 series."""
+    """The synthesis flow: ``xc7``, ``ecp5``, ``gowin`` or ``nexus``. UltraScale+ parts are counted as 7 series."""
     plug: str
     """A sentence that says what to plug in."""
     platform: str | None = None

@@ -50,8 +50,10 @@ def around(board: Board | None, arch: Arch | None = None) -> Mapping[str, int]:
     memory = board.shell.memory
     bram: dict[str, int] = {}
     if isinstance(memory, OnChip):
-        places = windows(Arch.load(board.arch), memory.program_bytes).values()
-        bram = {"bram": sum(-(-place.size // BLOCK_BYTES) for place in places)}
+        places = windows(Arch.load(board.arch), memory.program_bytes)
+        if PARTS[board.part].large_bram_bytes:
+            places = {"program": places["program"]}
+        bram = {"bram": sum(-(-place.size // BLOCK_BYTES) for place in places.values())}
     key = board.family, memory.kind, board.has_ethernet(arch or Arch.load(board.arch))
     return {**SHELL, **bram, "lut": SHELL_LUTS.get(key, SHELL["lut"])}
 

@@ -21,7 +21,8 @@ from weft.hw.contract.arch import Arch
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER, DATA, BUILT = ROOT / "docs" / "boards", ROOT / "docs" / "data" / "boards.json", ROOT / "build" / "boards"
-GROUPS = {"clk25": "oscillator, 25 MHz", "clk27": "oscillator, 27 MHz", "clk100": "oscillator, 100 MHz",
+GROUPS = {"clk12": "oscillator, 12 MHz", "clk25": "oscillator, 25 MHz", "clk27": "oscillator, 27 MHz",
+          "clk100": "oscillator, 100 MHz",
           "serial": "UART", "sdram_clock": "SDRAM, clock", "sdram": "SDRAM", "ddram": "DDR3",
           "eth_clocks": "Ethernet, clocks", "eth": "Ethernet"}
 """The parts of a platform that a shell uses: LiteX's name -> the reader's."""

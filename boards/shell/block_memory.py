@@ -15,6 +15,8 @@ from migen.fhdl.specials import NO_CHANGE
 from weft.boards.shell.machine import WORD_BITS, Window
 
 WORD_BYTES = WORD_BITS // 8
+DATA, PROGRAM = "data_windows", "program_window"
+"""The beginnings of the names of these memories in the shell's Verilog."""
 
 
 class BlockMemory(LiteXModule):
@@ -25,7 +27,8 @@ class BlockMemory(LiteXModule):
     def __init__(self, windows: Mapping[str, Window], address_bits: int) -> None:
         self.port = port = axi.AXIInterface(data_width=WORD_BITS, address_width=address_bits, id_width=1)
         self.bus = bus = wishbone.Interface(data_width=WORD_BITS, address_width=32, addressing="word")
-        memory = Memory(WORD_BITS, sum(window.size for window in windows.values()) // WORD_BYTES)
+        memory = Memory(WORD_BITS, sum(window.size for window in windows.values()) // WORD_BYTES,
+                        name=PROGRAM if "program" in windows else DATA)
         ram = memory.get_port(write_capable=True, has_re=True, we_granularity=8, mode=NO_CHANGE)
         self.specials += memory, ram
         writes, reads = self._beats("writes", port.aw), self._beats("reads", port.ar)

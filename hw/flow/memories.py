@@ -40,6 +40,7 @@ SHAPES = {
             Shape(257, "bram36", _cuts(15, (1, 2, 4, 9, 18, 36, 72))), Shape(8, "", ((32, 6), (64, 3)))),
     "ecp5": (Shape(128, "bram18", _cuts(14, (1, 2, 4, 9, 18, 36))), Shape(4, "", ((16, 4),))),
     "gowin": (Shape(128, "bram18", _cuts(14, (1, 2, 4, 9, 18, 36))), Shape(4, "", ((16, 4),))),
+    "nexus": (Shape(128, "bram18", _cuts(14, (1, 2, 4, 9, 18, 36))), Shape(4, "", ((16, 4),))),
 }
 """Family -> its primitives with a read and a write port."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Part:
     """A chip's totals.
 
-    ``bram``: blocks of 36 Kbit, for an ECP5 or Gowin blocks of 18 Kbit. ``lut``: for these two 4-input tables.
+    ``bram``: blocks of 36 Kbit, for ECP5, Gowin and Nexus blocks of 18 Kbit. ``lut``: for these 4-input tables.
     ``uram``: UltraRAM blocks of 288 Kbit. ``family``: how it is counted; UltraScale+ counts as 7 series."""
 
     name: str
@@ -20,6 +20,8 @@ class Part:
     bram: int
     family: str = "xc7"
     uram: int = 0
+    large_bram_bytes: int = 0
+    """The bytes of large RAM blocks that hold a shell's DRAM windows in place of block RAM."""
 
 
 PARTS = {
@@ -32,6 +34,7 @@ PARTS = {
     "LFE5U-45F": Part("LFE5U-45F", 43_848, 43_848, 72, 108, "ecp5"),
     "LFE5U-85F": Part("LFE5U-85F", 83_640, 83_640, 156, 208, "ecp5"),
     "LFE5UM5G-85F": Part("LFE5UM5G-85F", 83_640, 83_640, 156, 208, "ecp5"),
+    "LIFCL-40": Part("LIFCL-40", 32_256, 32_256, 56, 84, "nexus", large_bram_bytes=128 << 10),
     "GW2AR-18": Part("GW2AR-18", 20_736, 15_552, 48, 46, "gowin"),
 }
 

