@@ -17,7 +17,7 @@ EDITABLE := -m pip install --quiet --disable-pip-version-check --no-deps --no-bu
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units lock sbom lint clean formal mutate soak fuzz test-onnx test-tensorflow docs site wheel bitstream flash
+.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units coverage lock sbom lint clean formal mutate soak fuzz test-onnx test-tensorflow docs site wheel bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -104,6 +104,9 @@ soak: $(READY)  ## random cases of every kind for HOURS (1) on all cores, resuma
 fuzz: $(READY)  ## every reader of files against a coverage-guided fuzzer, SECONDS (450) each; installs the extra fuzz
 	@$(PY) $(LOCKED) --requirement lock-fuzz.txt
 	@$(PY) scripts/fuzz.py --seconds $(or $(SECONDS),450)
+
+coverage: $(READY)  ## lines and branches of each room that `make test` runs (an hour, nightly); none may fall; then `make docs`
+	@$(PY) scripts/coverage_table.py $(TESTS)
 
 mutate: $(READY)  ## every break of tb/mutations must be found by its test (minutes); ID="one two": only those
 	@$(PY) scripts/mutate.py $(ID)

@@ -18,6 +18,7 @@ from typing import Annotated
 import block_pages
 import board_pages
 import contract_tables
+import coverage_table
 import measured_tables
 import schedule_tables
 import typer
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 MARKED = re.compile(r"<!-- generated: ([a-z_]+) -->\n(.*?)<!-- end -->", re.S)
 TABLES: dict[str, Callable[[], str]] = {**contract_tables.TABLES, **measured_tables.TABLES, **zoo_docs.TABLES,
-                                       **schedule_tables.TABLES}
+                                       **schedule_tables.TABLES, **coverage_table.TABLES}
 
 
 def filled(text: str) -> str:

@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from weft.support.errors import WeftError, explain
 from weft.support.files import opened, reason
-from weft.support.locks import hold, locked
+from weft.support.locks import hold
 
 HEAD_BYTES = 64 << 10
 """The bytes of a file that are read to know its kind."""
@@ -144,17 +144,22 @@ def replacing(path: Path, kind: Kind, what: str = "output file") -> Iterator[Bin
 def _temporary(target: Path) -> tuple[int, Path]:
     """Make a hidden file beside ``target``; return its descriptor, which has its lock, and its path.
 
-    Remove those that killed writers have left. Raise OSError if none can be made."""
+    Remove those that killed writers have left. Raise OSError if none can be made. The folder is not locked: anybody
+    could hold that lock of a common folder, and this would wait for ever."""
     start, end = f".{target.name}.", ".new"
     left = re.compile(re.escape(start) + "[a-z0-9_]{8}" + re.escape(end))
-    with locked(target.parent):
-        for path in [path for path in target.parent.iterdir() if left.fullmatch(path.name) and path.is_file()]:
-            with contextlib.suppress(OSError), path.open("rb") as file:
-                if hold(file.fileno()):
-                    path.unlink()
+    for path in [path for path in target.parent.iterdir() if left.fullmatch(path.name) and path.is_file()]:
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if hold(file.fileno()):
+                path.unlink()
+    while True:
         handle, name = tempfile.mkstemp(prefix=start, suffix=end, dir=target.parent)
-        hold(handle)
-    return handle, Path(name)
+        try:
+            hold(handle)
+            os.stat(name)
+            return handle, Path(name)
+        except (BlockingIOError, FileNotFoundError):  # removed by another writer before it had its lock
+            os.close(handle)
 
 
 def _umask() -> int:

@@ -10,12 +10,15 @@ from itertools import product
 
 import pytest
 
+from weft.golden import order, races
+from weft.golden.machine import Machine
 from weft.golden.order import SignalError
 from weft.golden.races import RaceError, check_races
 from weft.golden.system import GoldenSystem
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.key_values import SHARED
+from weft.support.errors import WeftError
 from weft.tb.random.lockstep_archs import lockstep_archs
 
 ARCH = lockstep_archs()["lanes2"].replace(dram_ports=SHARED, cores=3, sync_counters=4)
@@ -85,6 +88,28 @@ def test_accesses_without_an_order_are_refused(first: list[Instruction], second:
 def test_signals_that_do_not_fit_are_refused(cores: list[list[Instruction]], told: str) -> None:
     with pytest.raises(SignalError, match=re.escape(told)):
         check(*cores)
+
+
+def test_more_signals_than_can_be_ordered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "MOST_SIGNALS", 2)
+    both = [ISA.wait(0, 1, 0, 1)], [ISA.post(0, [0], 0, 1)]
+    check(*both)
+    with pytest.raises(SignalError, match="found 3 Signals; allowed: at most 2"):
+        check(*both, [ISA.post(1, [], 0, 1)])
+
+
+def test_more_pairs_of_signals_and_accesses_than_a_check_may_take_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = [save(8, 4), ISA.post(0, [1], 8, 4)], [ISA.wait(0, 1, 8, 4), load(8, 4)]
+    monkeypatch.setattr(races, "MOST_PAIRS", 1)
+    check(*cores)
+    monkeypatch.setattr(races, "MOST_PAIRS", 0)
+    with pytest.raises(WeftError, match="found 1 Signals and 1 accesses of a core; allowed: at most 0 pairs"):
+        check(*cores)
+
+
+def test_a_core_that_runs_alone_says_that_nobody_posts() -> None:
+    with pytest.raises(WeftError, match="instruction 1: found a wait whose counter is not filled"):
+        Machine(ARCH).run(ISA.assemble([ISA.no_op(), ISA.wait(0, 1, 0, 1)]))
 
 
 def test_a_counter_of_several_posters_may_have_phases() -> None:

@@ -17,6 +17,7 @@ from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.registers import Register
+from weft.support.errors import WeftError
 from weft.tb.random.lockstep_archs import lockstep_archs
 
 ARCH = lockstep_archs()["lanes2"].replace(dram_ports=SHARED, cores=2)
@@ -104,3 +105,17 @@ def test_no_block_has_more_meetings_than_there_is_memory_for(most: int, monkeypa
     for begin, end in blocks:
         met = np.clip(np.minimum(last, end) - np.maximum(first, begin), 0, None).sum()
         assert met <= most or end == begin + 1
+
+
+@pytest.mark.parametrize(("limit", "told"), [
+    ("MOST_RUNS", "4 runs of vectors, in ranges that overlap"),
+    ("MOST_MEETINGS", "places where accesses of cores meet")])
+def test_more_work_than_a_check_may_take_is_refused(limit: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two strided moves, each two vectors, whose ranges overlap though no vector does."""
+    programs = [program((SAVE, 8, 2, 2)), program((SAVE, 9, 2, 2))]
+    check_races(programs, ARCH)
+    monkeypatch.setattr(races, limit, 0)
+    if limit == "MOST_MEETINGS":
+        programs[1] = program((SAVE, 8, 2, 2))
+    with pytest.raises(WeftError, match=f"found .*{told}; allowed: at most 0"):
+        check_races(programs, ARCH)

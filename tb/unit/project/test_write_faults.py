@@ -19,7 +19,9 @@ from weft.boards.shell.delivery import OLD as ASIDE
 from weft.boards.shell.delivery import READY, building, deliver
 from weft.explore.results import CYCLES, Results
 from weft.runtime.arrays import read_arrays, write_arrays
+from weft.support import outputs
 from weft.support.errors import WeftError
+from weft.support.locks import hold
 from weft.support.outputs import Kind, write_text
 from weft.tb.bench.file_faults import CRASHED, DONE, FAULTS, KILLED, REFUSED, UNMET, dawdle, ended, outcome, started
 from weft.tb.unit.runtime.models import echo
@@ -179,6 +181,27 @@ def test_two_writers_at_once_leave_what_one_of_them_wrote(name: str, seed: int, 
     assert set(map(ended, children)) <= ({UNMET, REFUSED} if name == "a board" else {UNMET})
     assert writer.read(made.folder) in ([made.new] if writer.grows else [made.old, made.new])
     assert files(made.folder) == made.present
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_new_file_that_is_removed_before_it_has_its_lock_is_made_again(held: bool, tmp_path: Path,
+                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by another writer that takes it for one of a killed writer; ``held``: that one still has its lock."""
+    made: list[str] = []
+
+    def robbed(handle: int) -> bool:
+        made.append(os.readlink(f"/proc/self/fd/{handle}"))
+        if len(made) == 1:
+            other = os.open(made[0], os.O_RDONLY)
+            hold(other)
+            os.unlink(made[0])
+            if not held:
+                os.close(other)
+        return hold(handle)
+
+    monkeypatch.setattr(outputs, "hold", robbed)
+    write_text(tmp_path / "note", "milk", NOTE)
+    assert len(made) == 2 and (tmp_path / "note").read_text() == "milk" and files(tmp_path) == {"note"}
 
 
 def test_a_second_build_of_a_board_is_refused(tmp_path: Path) -> None:
