@@ -226,14 +226,85 @@ def _with(**changed: Any) -> Make:
     (_with(options={"StrideW": 0}), "window: found"),
     (_with(options={"FusedActivationFunction": 5}), "fused activation: found number 5"),
     (_with(count=0), "lacks input 1"),
-    (_with(input={"signature": [1, -1, 7, 4]}), "found sizes that the file leaves open.*--shape x:1,6,7,4"),
-    (_with(input={"signature": [1, -1, 7, 4]}, made=(1, 1, 7, 3)), "laid out for no size.*fixed shape of x"),
     (lambda file: int8_network(file, scale=float("nan")), "scale of tensor 'x': found nan"),
     (lambda file: int8_network(file, zero=300), "zero point of tensor 'x': found 300; allowed: -128 .. 127"),
 ])
 def test_what_no_file_should_say_is_refused(make: Make, said: str, tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=said):
         read_model(made(make, tmp_path))
+
+
+OPEN_IMAGE = (-1, -1, -1, 4)
+
+
+def _open(file: FileMaker) -> None:
+    """Every operator that asks for the shape of its result, of an image of any size; all shapes are placeholders."""
+    graph = file.main
+    ones = (1, 1, 1, 4)
+    x = graph.input("x", ones, signature=OPEN_IMAGE)
+    kernel = graph.constant(weights(4, 3, 3, 4))
+    made = graph.run("CONV_2D", [x, kernel, graph.constant(weights(4))], ones,
+                     options={"StrideW": 2, "StrideH": 1, "Padding": 0})
+    upper = graph.run("EXPAND_DIMS", [made, graph.constant(-2, INT32)], (1, 1, 1, 1, 4))
+    flat = graph.run("SQUEEZE", [upper], ones, options={"SqueezeDims": [3]})
+    large = graph.run("RESIZE_BILINEAR", [flat, graph.constant([12, 10], INT32)], ones)
+    added = graph.run("ADD", [large, graph.run("ZEROS_LIKE", [large], ones)], ones)
+    rows = graph.run("FULLY_CONNECTED", [added, graph.constant(weights(6, 4))], (1, 1, 1, 6),
+                     options={"KeepNumDims": True})
+    matrix = graph.run("RESHAPE", [rows, graph.constant([-1, 18], INT32)], (1, 18))
+    halves = [graph.tensor(name, (1, 9)) for name in ("left", "right")]
+    graph.operator("UNPACK", [graph.run("RESHAPE", [matrix, graph.constant([2, -1, 9], INT32)], (2, 1, 9))], halves,
+                   {"Num": 2, "Axis": 0})
+    pair = graph.run("PACK", halves, (1, 2, 9), options={"ValuesCount": 2, "Axis": 1})
+    graph.outputs.append(graph.run("FULLY_CONNECTED", [pair, graph.constant(weights(5, 18))], (1, 5)))
+
+
+@pytest.mark.parametrize("sizes", [(1, 6, 9, 4), (2, 5, 8, 4)])
+def test_open_sizes_are_those_that_are_told(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    path = made(_open, tmp_path)
+    oracle = LiteRt(path, sizes={"x": sizes})
+    inputs = {"x": np.random.default_rng(0).standard_normal(sizes).astype(np.float32)}
+    found, wanted = ran(load_model(path, shapes={"x": sizes}), inputs), oracle.run(inputs)
+    assert found.keys() == wanted.keys()
+    for output in wanted:
+        insist_close(wanted[output], found[output])
+    assert read_model(path, shapes={"x": sizes}).shapes["x"] == sizes
+
+
+def test_a_slice_to_the_end_of_an_open_size(tmp_path: Path) -> None:
+    """LiteRT takes the placeholder for its size."""
+    def write(file: FileMaker) -> None:
+        graph, ends = file.main, [[0, 2, 0, 1], [-1, -1, 3, -1]]
+        x = graph.input("x", (1, 1, 1, 4), signature=OPEN_IMAGE)
+        graph.run("SLICE", [x, *(graph.constant(numbers, INT32) for numbers in ends)], (1, 1, 1, 3))
+
+    x = np.random.default_rng(0).standard_normal((1, 6, 7, 4)).astype(np.float32)
+    found, = ran(load_model(made(write, tmp_path), shapes={"x": x.shape}), {"x": x}).values()
+    np.testing.assert_array_equal(found, x[:, 2:, :3, 1:])
+
+
+def test_open_sizes_that_nobody_tells_are_those_of_the_file(tmp_path: Path) -> None:
+    """As LiteRT allocates them."""
+    path = made(_with(input={"signature": [1, -1, 7, 4]}), tmp_path)
+    inputs = samples(load_model(path))
+    assert inputs["x"].shape == IMAGE
+    insist_close(*(next(iter(found.values())) for found in (LiteRt(path).run(inputs), ran(load_model(path), inputs))))
+
+
+@pytest.mark.parametrize(("make", "sizes", "said"), [
+    (_open, (1, 6, 9), "--shape x: found 1,6,9; allowed: sizes that fit -1,-1,-1,4"),
+    (_open, (1, 6, 9, 5), "--shape x: found 1,6,9,5; allowed: sizes that fit"),
+    (_open, (1, 0, 9, 4), "--shape x: found 1,0,9,4; allowed: sizes that fit"),
+    (_with(input={"signature": [1, -1, 7, 4]}, options={"Padding": 1}), (1, 1, 7, 4),
+     "sizes of at least 1; way out: give other sizes of x with --shape"),
+    (lambda file: file.main.run("SPACE_TO_BATCH_ND", [
+        file.main.input("x", IMAGE, signature=[1, -1, 7, 4]), file.main.constant([1, 7], INT32),
+        file.main.constant([[0, 0], [0, 0]], INT32)], (7, 6, 1, 4), signature=[7, -1, 1, 4]), IMAGE,
+     "fixed sizes, for this operator; way out: convert the network again with fixed shapes, or end"),
+])
+def test_open_sizes_that_do_not_fit(make: Make, sizes: tuple[int, ...], said: str, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=said):
+        load_model(made(make, tmp_path), shapes={"x": sizes})
 
 
 @pytest.mark.parametrize("content", [b"", b"no flatbuffer at all", b"\x1c\0\0\0TFL3" + b"\xff" * 100])

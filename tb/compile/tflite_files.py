@@ -147,7 +147,8 @@ class _Writer:
         table = operator["table"] or TABLES.get(code, f"{_camel(code)}Options")
         options = None
         if hasattr(tflite, f"{table}Start"):
-            fields = {key: self.builder.CreateString(value) if isinstance(value, str) else value
+            fields = {key: self.builder.CreateString(value) if isinstance(value, str) else
+                      self.numbers(value) if isinstance(value, list) else value
                       for key, value in operator["options"].items()}
             options = self.table(table, **fields)
         custom = None if operator["custom"] is None else self.numbers(operator["custom"], "uint8")
@@ -205,12 +206,17 @@ def _camel(code: str) -> str:
 class LiteRt:
     """A file in LiteRT's own interpreter; states stay from one run to the next. Names are without ``:0``."""
 
-    def __init__(self, path: Path, everything: bool = False) -> None:
-        """``everything``: tensors on the way can be read too."""
+    def __init__(self, path: Path, everything: bool = False, sizes: Mapping[str, Sequence[int]] | None = None) -> None:
+        """``everything``: tensors on the way can be read too. ``sizes`` of inputs whose own are open, which
+        XNNPACK does not always take."""
         lite = pytest.importorskip("ai_edge_litert.interpreter", reason="needs LiteRT: make setup")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # keeping everything takes memory
-            self.interpreter = lite.Interpreter(model_path=str(path), experimental_preserve_all_tensors=everything)
+            kernels = lite.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if sizes else lite.OpResolverType.AUTO
+            self.interpreter = lite.Interpreter(model_path=str(path), experimental_preserve_all_tensors=everything,
+                                                experimental_op_resolver_type=kernels)
+        for entry in self.interpreter.get_input_details() if sizes else ():
+            self.interpreter.resize_tensor_input(entry["index"], sizes[_plain(entry)])
         self.interpreter.allocate_tensors()
         self.numbers = {_plain(entry): entry["index"] for entry in self.interpreter.get_tensor_details()}
 

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 
-from weft.compiler.errors import CompileError, refuse
+from weft.compiler.errors import refuse
 from weft.compiler.frontend.onnx_reader import unknown_output
 from weft.compiler.frontend.states import State, declare_states
+from weft.compiler.frontend.tflite.open_shapes import OpenShapes, fits
 from weft.compiler.frontend.tflite.operation import Operation
 from weft.compiler.frontend.tflite.operators import convert
 from weft.compiler.frontend.tflite.schema import Damaged, Subgraph, read_subgraphs
 from weft.compiler.frontend.tflite.shape_check import check_told_shapes
 from weft.compiler.frontend.tflite.states import NEXT, first_numbers, kept_states
-from weft.compiler.frontend.tflite.values import Value
 from weft.compiler.frontend.tflite.writer import Writer
 from weft.compiler.request import NO_SHAPES, Sizes
 
@@ -43,7 +43,8 @@ class _Network:
         self.numbers = {value.name: number for number, value in enumerate(writer.values)}
         self.chosen = tuple(output.removesuffix(":0") for output in outputs)
         self.ends = [writer.values[number].name for number in self.graph.outputs]
-        self.open: list[Value] = []
+        self.sizes: OpenShapes | None = None
+        self.open = False
         for output in self.chosen:
             if output not in self.numbers and not output.endswith(NEXT):
                 raise unknown_output(output, self.ends, list(self.numbers))
@@ -56,14 +57,16 @@ class _Network:
         for number in self.graph.inputs:
             if number in read or not self.chosen:
                 self._input(number)
+        if self.open:
+            self.sizes = OpenShapes(self.writer)
         first: dict[str, np.ndarray] = {}
         for number, operator in enumerate(self.graph.operators):
             if operator.code == CALL_ONCE:
                 first |= first_numbers(self.graphs, operator.option("InitSubgraphIndex"))
             elif number in needed:
-                convert(Operation(self.writer, operator))
+                self._convert(Operation(self.writer, operator))
         states = self._outputs(targets, first)
-        self._check_shapes()
+        check_told_shapes(self.writer)
         model = self.writer.model(name, self.writer.constants)
         declare_states(model, states)
         return model
@@ -99,30 +102,25 @@ class _Network:
         return needed, read
 
     def _input(self, number: int) -> None:
-        """Add an input."""
+        """Add an input, of the sizes that were told where the file leaves them open, else of those that it has."""
         value = self.writer.values[number]
-        if value.tensor.opened:
-            self.open.append(value)
+        told, signature = self.shapes.get(value.name), value.tensor.signature
+        if signature and told is not None and not isinstance(told, int):
+            if not fits(told, signature):
+                raise refuse(f"--shape {value.name}", ",".join(map(str, told)),
+                             f"sizes that fit {','.join(map(str, signature))}, in which -1 is open",
+                             "give the sizes that are open, and those of the file")
+            value.shape = tuple(told)
+        self.open |= -1 in signature[1:] or value.shape != value.tensor.shape
         self.writer.input(number)
 
-    def _check_shapes(self) -> None:
-        """Raise CompileError if the file's shapes do not fit its operators, or not the sizes that were told."""
-        try:
-            check_told_shapes(self.writer)
-        except CompileError:
-            if not self.open:
-                raise
-            name = self.open[0].name
-            raise refuse(f"input {name!r}", "sizes that the file leaves open, and other tensors laid out for no size",
-                         "tensors laid out for the input's sizes",
-                         f"convert the network again with a fixed shape of {name}") from None
-        for value in self.open:
-            told = self.shapes.get(value.name, ())
-            if isinstance(told, int) or tuple(told) != value.shape:
-                sizes = ",".join(map(str, value.shape))
-                raise refuse(f"input {value.name!r}", "sizes that the file leaves open",
-                             f"{sizes}, which its other tensors are laid out for",
-                             f"add --shape {value.name}:{sizes}, or convert the network again with fixed shapes")
+    def _convert(self, op: Operation) -> None:
+        """Convert an operator. The shapes of its results follow from its inputs where the file leaves sizes open."""
+        if self.sizes is not None:
+            self.sizes.before(op)
+        convert(op)
+        if self.sizes is not None:
+            self.sizes.after(op)
 
     def _outputs(self, targets: Sequence[int], first: Mapping[str, np.ndarray]) -> list[State]:
         """Add the outputs; return the states among them."""

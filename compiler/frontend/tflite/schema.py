@@ -55,15 +55,16 @@ class Damaged(Exception):
 class Tensor:
     """A tensor as the file describes it. ``type`` is numpy's name, or the file's if numpy has none.
 
-    ``data`` holds a constant's stored numbers in ``shape``, None for computed tensors. ``opened``: the file leaves a
-    size other than the batch open. ``variable``: it keeps its numbers from one run to the next."""
+    ``data`` holds a constant's stored numbers in ``shape``, None for computed tensors. ``signature``: the shape with -1
+    for each size that the file leaves open, empty if it leaves none. ``variable``: it keeps its numbers from one run to
+    the next."""
 
     name: str
     shape: tuple[int, ...]
     type: str
     data: np.ndarray | None = None
     quantization: Quantization | None = None
-    opened: bool = False
+    signature: tuple[int, ...] = ()
     variable: bool = False
 
 
@@ -189,11 +190,11 @@ class _Reader:
         """Return a tensor."""
         name = self._text(tensor.Name()).removesuffix(":0") or f"tensor{number}"
         shape = tuple(self._numbers(tensor, "Shape").tolist())
-        signature = self._numbers(tensor, "ShapeSignature").tolist()
+        signature = tuple(self._numbers(tensor, "ShapeSignature").tolist())
         kind = TYPES.get(tensor.Type(), f"type {tensor.Type()}")
         check_size(f"tensor {name!r}", shape)
         return Tensor(name, shape, kind, self._data(tensor, name, kind, shape), self._quantization(tensor, name, shape),
-                      -1 in signature[1:], tensor.IsVariable())
+                      signature if -1 in signature else (), tensor.IsVariable())
 
     def _data(self, tensor: Any, name: str, kind: str, shape: tuple[int, ...]) -> np.ndarray | None:
         """Return a constant's stored numbers, or None for a computed tensor."""

@@ -27,11 +27,12 @@ REAL_TYPES = ("float32", "float16", "float64", "bfloat16")
 class Value:
     """A tensor while it is converted.
 
-    ``real`` and ``bytes``: the names of its forms by layout; ``constant``: the real numbers of a known one; ``native``:
-    the layout in which it was made; ``variable``: the variable for which it is a handle."""
+    ``shape``: that of the file, or of the sizes that were told. ``real`` and ``bytes``: the names of its forms by
+    layout; ``constant``: the real numbers of a known one; ``native``: the layout in which it was made; ``variable``:
+    the variable for which it is a handle."""
 
     def __init__(self, tensor: Tensor, name: str) -> None:
-        self.tensor, self.name = tensor, name
+        self.tensor, self.name, self.shape = tensor, name, tensor.shape
         self.real: dict[Layout, str] = {}
         self.bytes: dict[Layout, str] = {}
         self.native: Layout = FILE
@@ -40,11 +41,6 @@ class Value:
         if tensor.data is not None:
             known = tensor.quantization.real(tensor.data) if tensor.quantization else tensor.data
             self.constant = known.astype(np.float32) if tensor.type in REAL_TYPES else known
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The tensor's shape in the file."""
-        return self.tensor.shape
 
     @property
     def is_bytes(self) -> bool:
