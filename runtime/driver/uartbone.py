@@ -89,7 +89,7 @@ class UartBone:
             answer = line.read(size) if reads else b""
             more = line.in_waiting if reads else 0
         except OSError as error:
-            raise self._lost(error) from None
+            raise self._lost(line, error) from None
         if more or len(answer) != size:
             raise LinkFault(f"{len(answer) + more} of {size} bytes")
         return np.split(np.frombuffer(answer, ">u4").astype(np.uint32), np.cumsum(counts)[:-1]) if reads else []
@@ -109,7 +109,7 @@ class UartBone:
         try:
             self._line.reset_input_buffer()
         except OSError as error:
-            self._lost(error)
+            self._lost(self._line, error)
         return opened
 
     def pause(self, seconds: float) -> None:
@@ -128,13 +128,11 @@ class UartBone:
             raise LinkFault(self._why)
         return self._line
 
-    def _lost(self, error: OSError) -> LinkFault:
+    def _lost(self, line: Line, error: OSError) -> LinkFault:
         """Close the line, which the next resynchronisation opens again, and return the fault to raise."""
-        line, self._line = self._line, None
-        self._why = reason(error)
+        self._line, self._why = None, reason(error)
         with contextlib.suppress(OSError):
-            if line is not None:
-                line.close()
+            line.close()
         return LinkFault(self._why)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.runtime.driver import uartbone
 from weft.runtime.driver.bridge import ATTEMPTS, REPAIRS, Bridge
 from weft.runtime.driver.checked_bridge import CheckedBridge
 from weft.runtime.driver.etherbone import MOST_FOREIGN, PATIENCE_SECONDS, Etherbone
@@ -175,7 +176,7 @@ def test_a_line_that_is_lost_again_while_it_is_opened(fails: str, monkeypatch: p
     wire = UartWire(memory)
     link = UartBone("model", wire.open, sleep=wire.sleep)
     assert link._line is not None
-    link._lost(OSError(5, "Input/output error"))
+    link._lost(link._line, OSError(5, "Input/output error"))
     with pytest.raises(LinkFault, match="input/output error"):
         link.read(0, 1)
 
@@ -194,6 +195,19 @@ def test_a_line_that_is_lost_again_while_it_is_opened(fails: str, monkeypatch: p
     link.close()
     link.close()
     assert link._line is None
+
+
+def test_an_answer_that_nobody_waits_for_is_not_the_next_one() -> None:
+    memory = Memory(0, 64)
+    memory.words[:] = range(64)
+    wire = UartWire(memory)
+    link = UartBone("model", wire.open, sleep=wire.sleep)
+    assert link._line is not None
+    link._line.write(uartbone._head(uartbone.READ, 0, 1))
+    wire.sleep(1)
+    with pytest.raises(LinkFault, match="bytes that nobody asked for"):
+        link.read(4, 1)
+    assert not link.resynchronise() and link.read(4, 1).tolist() == [1]
 
 
 def test_a_ring_that_does_not_take_what_was_taken() -> None:

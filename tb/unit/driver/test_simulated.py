@@ -61,7 +61,7 @@ def test_a_simulator_is_driven_as_a_board_is(simulators: list[Served], tmp_path:
     """Registers word by word, memories in place; and a model for another machine ends the simulation of this one."""
     made, other = adder(tmp_path), adder(tmp_path / "odd", ODD)
     with Device.open("sim") as device:
-        for each in (made, other, made):
+        for each in (made, made, other, made):
             device.load(each)
             expected = Session(each).run(inputs_for(each, 1), raw=True).outputs["y"]
             assert device.run(inputs_for(each, 1), raw=True)["y"].tolist() == expected.tolist()

@@ -16,9 +16,10 @@ import pytest
 from weft.cli.main import exit_code
 from weft.runtime.driver import targets, uartbone
 from weft.runtime.driver.device import Device
+from weft.runtime.driver.etherbone import open_udp
 from weft.runtime.driver.registers import DeviceError
 from weft.runtime.driver.targets import KINDS, read_device
-from weft.runtime.driver.transport import LinkError
+from weft.runtime.driver.transport import LinkError, LinkFault
 from weft.runtime.driver.uartbone import open_serial
 from weft.runtime.session import Session
 from weft.support.errors import WeftError
@@ -89,6 +90,16 @@ def test_port_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, error: OSError
 def test_host_that_nobody_knows() -> None:
     with pytest.raises(LinkError, match="device udp:no.such.host.invalid: found .* allowed: a board's address"):
         Device.open("udp:no.such.host.invalid?port=1")
+
+
+def test_a_board_by_its_address() -> None:
+    """A socket of its own port, to be given back."""
+    for _ in range(2):
+        link = open_udp("127.0.0.1", 41234)
+        assert link.name == "udp:127.0.0.1"
+        with pytest.raises(LinkFault):
+            link.read(0, 1)
+        link.close()
 
 
 def test_udp_port_that_is_taken() -> None:
