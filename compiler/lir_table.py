@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.compiler import lir
 from weft.compiler.lir import Address
+from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.register_table import counted_rows
 from weft.hw.contract.registers import Register
 from weft.hw.contract.units import Memory
@@ -24,8 +25,10 @@ ABSENT = -1
 """The number of the memory of an address that an operation does not have."""
 UNKNOWN = len(MEMORY_NUMBERS)
 """The number of a memory that no machine has."""
+_NAMES = [*MEMORY_NUMBERS, "unknown"]
 
 _ADDRESSES = {"local", "accumulator", "far", "read", "write"}
+_FLAGS = {"accumulate", "hold", "relu", "to_local", "wait", "zero_bias"}
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,52 @@ class LirTable:
         settings = _Settings()
         numbers = {kind: np.flatnonzero(kinds == code) for kind, code in _CODES.items()}
         fields = {kind: _columns(kind, [operations[number] for number in places.tolist()], settings)
-                  for kind, places in numbers.items()}
+                  if len(places) else _EMPTY.fields[kind] for kind, places in numbers.items()}
         return LirTable(numbers, fields, tuple(settings.known), len(operations))
+
+    @staticmethod
+    def joined(tables: Sequence[LirTable]) -> LirTable:
+        """Return the table of all operations of ``tables``, one table's behind another's."""
+        known: dict[lir.Settings, int] = {}
+        numbers = [np.array([known.setdefault(settings, len(known)) for settings in table.settings], np.int64)
+                   for table in tables]
+        firsts = np.cumsum([0, *(table.count for table in tables)]).tolist()
+        places, fields = {}, {}
+        kind: Any
+        for kind in _CODES:
+            some = [(table, first, own) for table, first, own in zip(tables, firsts[:-1], numbers, strict=True)
+                    if len(table.numbers[kind])]
+            if not some:
+                places[kind], fields[kind] = _EMPTY.of_kind(kind)
+                continue
+            places[kind] = np.concatenate([table.numbers[kind] + first for table, first, _ in some])
+            fields[kind] = kind(*(_concatenated(name, columns) for name, columns in zip(kind._fields, zip(
+                *(_numbered(table.fields[kind], own) for table, _, own in some), strict=True), strict=True)))
+        return LirTable(places, fields, tuple(known), firsts[-1])
+
+    def operations(self) -> list[lir.Operation]:
+        """Return the operations in program order."""
+        found: list[Any] = [None] * self.count
+        kind: Any
+        for kind, places in self.numbers.items():
+            columns = (_values(name, column, self.settings)
+                       for name, column in zip(kind._fields, self.fields[kind], strict=True))
+            for place, values in zip(places.tolist(), zip(*columns, strict=True), strict=True):
+                found[place] = kind(*values)
+        return found
+
+    def operation(self, number: int) -> lir.Operation:
+        """Return the operation with this number. Raise IndexError if there is none."""
+        kind: Any
+        for kind, places in self.numbers.items():
+            place = int(np.searchsorted(places, number))
+            if place < len(places) and places[place] == number:
+                own = np.array([place])
+                columns = zip(kind._fields, self.fields[kind], strict=True)
+                values = (_values(name, _sorted(column, own), self.settings)[0] for name, column in columns)
+                found: lir.Operation = kind(*values)
+                return found
+        raise IndexError(number)
 
     def ordered(self, order: np.ndarray) -> LirTable:
         """Return the table of the same operations in another ``order``, indices of operations."""
@@ -56,6 +103,9 @@ class LirTable:
         places[order] = np.arange(self.count)
         numbers, fields = {}, {}
         for kind, old in self.numbers.items():
+            if not len(old):
+                numbers[kind], fields[kind] = _EMPTY.of_kind(kind)
+                continue
             new = places[old]
             sorting = np.argsort(new)
             numbers[kind] = new[sorting]
@@ -116,7 +166,7 @@ def _sorted(column: Any, order: np.ndarray) -> Any:
 
 def _columns(kind: Any, operations: Sequence[Any], settings: _Settings) -> Any:
     """Return operations of one kind as one, whose fields are arrays."""
-    columns = zip(*operations, strict=True) if operations else ((),) * len(kind._fields)
+    columns = zip(*operations, strict=True) if operations else [()] * len(kind._fields)
     made: list[Any] = []
     for name, column in zip(kind._fields, columns, strict=True):
         if name in _ADDRESSES:
@@ -137,6 +187,35 @@ def _addresses(column: Sequence[Address | None]) -> Any:
                    offsets)
 
 
+def _numbered(fields: Any, numbers: np.ndarray) -> Any:
+    """Return the fields of a kind, with settings replaced by their ``numbers``."""
+    return fields._replace(settings=numbers[fields.settings]) if "settings" in fields._fields else fields
+
+
+def _concatenated(name: str, columns: Sequence[Any]) -> Any:
+    """Return the arrays of a field behind one another."""
+    if name not in _ADDRESSES:
+        return np.concatenate(columns)
+    parts: Any = [np.concatenate(part) for part in zip(*columns, strict=True)]
+    return Address(*parts)
+
+
+def _values(name: str, column: Any, settings: Sequence[lir.Settings]) -> list[Any]:
+    """Return a field's arrays as the values that operations have there."""
+    if name in _ADDRESSES:
+        memories, offsets = column
+        return [None if memory == ABSENT else Address(_NAMES[memory], offset)
+                for memory, offset in zip(memories.tolist(), offsets.tolist(), strict=True)]
+    values = column.tolist()
+    if name == "settings":
+        return [settings[number] for number in values]
+    if name == "opcode":
+        return [SimdOpcode(value) for value in values]
+    return [bool(value) for value in values] if name in _FLAGS else values
+
+
 _NO_ADDRESS = Address("", 0)
 _NUMBERS = {**MEMORY_NUMBERS, _NO_ADDRESS.memory: ABSENT}
 _CODES: dict[Any, int] = {kind: code for code, kind in enumerate(lir.OPERATIONS.values())}
+_EMPTY = LirTable({kind: np.zeros(0, np.int64) for kind in _CODES},
+                  {kind: _columns(kind, (), _Settings()) for kind in _CODES}, (), 0)

@@ -42,19 +42,16 @@ _NAMES = [*MEMORY_NUMBERS]
 _RIGHT, _BEYOND, _UNWRITTEN, _CONSTANT = range(4)
 
 
-def verify(operations: Sequence[lir.Operation], arch: Arch, written: Sequence[Allocation], const_size: int,
-           table: LirTable | None = None) -> None:
+def verify(table: LirTable, arch: Arch, written: Sequence[Allocation], const_size: int) -> None:
     """Raise Fault at the first wrong operation.
 
-    ``written``: Vars that are there before the program runs. ``table``: the operations as arrays, if they are made."""
-    program = Program(operations, table or LirTable.of(operations))
-    verify_together([program], [Turn(0, 0, len(operations))], arch, written, const_size)
+    ``written``: Vars that are there before the program runs."""
+    verify_together([Program(table)], [Turn(0, 0, table.count)], arch, written, const_size)
 
 
 class Program(NamedTuple):
-    """A core's operations, also as arrays. ``name`` stands before what is said of one, "core 1, " of several cores."""
+    """A core's operations. ``name`` stands before what is said of one, "core 1, " of several cores."""
 
-    operations: Sequence[lir.Operation]
     table: LirTable
     name: str = ""
 
@@ -85,7 +82,7 @@ class _Checker:
     """The check of a program: ``problems`` has for wrong operations their number and what is wrong."""
 
     def __init__(self, program: Program, arch: Arch) -> None:
-        self.operations, self.table, self.name = program
+        self.table, self.name = program
         self.arch = arch
         self.depths = [memory.depth for memory in map(System(arch).memories_of(core=0).__getitem__, MEMORY_NUMBERS)]
         self.problems: list[tuple[int, str]] = []
@@ -94,7 +91,7 @@ class _Checker:
         """Raise Fault for the first wrong operation; of its problems the one that was found first."""
         if self.problems:
             number, problem = min(self.problems, key=lambda found: found[0])
-            what = f", {lir.text(self.operations[number])}" if number < len(self.operations) else ""
+            what = f", {lir.text(self.table.operation(number))}" if number < self.table.count else ""
             raise Fault(f"{self.name}operation {number}{what}: {problem}")
 
     def need(self, right: np.ndarray, numbers: np.ndarray, problem: Callable[[int], str]) -> None:
@@ -119,7 +116,7 @@ class _Checker:
         numbers, fields = self.table.of_kind(kind)
         found = getattr(fields, name).memory
         right = np.isin(found, [ABSENT, *(MEMORY_NUMBERS[memory] for memory in allowed)])
-        self.need(right, numbers, lambda place: f"{getattr(self.operations[numbers[place]], name)} must be in "
+        self.need(right, numbers, lambda place: f"{getattr(self.table.operation(numbers[place]), name)} must be in "
                                                 f"{' or '.join(allowed)}")
 
     def settings(self) -> None:

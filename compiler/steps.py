@@ -258,7 +258,7 @@ def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: 
 def check_schedule(graph: Graph, stored: Consts, layout: MemoryPlan, scheduled: Schedule, arch: Arch) -> None:
     """Raise Fault if the scheduled program is wrong."""
     written = [*(layout.dram0[port.tensor] for port in graph.inputs), *filter(None, [layout.copy])]
-    verify(scheduled.operations, arch, written, len(stored.vectors), scheduled.table)
+    verify(scheduled.table, arch, written, len(stored.vectors))
 
 
 def encoded(scheduled: Schedule, arch: Arch) -> MachineCode:

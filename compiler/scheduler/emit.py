@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from weft.compiler import lir
@@ -18,6 +17,7 @@ from weft.compiler.scheduler.load import Loader, Prepared, WeightSource
 from weft.compiler.scheduler.mat_muls import MatMulEmitter
 from weft.compiler.scheduler.moves import enlarge, move, transfer, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
+from weft.compiler.scheduler.rows import Emitted
 from weft.compiler.scheduler.simd import emit_elementwise, emit_lookup, emit_multiply, emit_pool
 from weft.compiler.scheduler.stages import TileStep, layer_steps
 from weft.compiler.tiling.costs import finished_together
@@ -26,7 +26,7 @@ from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, View, groups, part_count
 from weft.hw.contract.schemes import SCALE_VECTORS
 
-Operations = Iterator[lir.Operation]
+Operations = Iterator[Emitted]
 
 PIECE_VECTORS = 64
 """The vectors, or a row if longer, by which a result is rounded within the layer.
@@ -78,8 +78,9 @@ class LayerEmitter:
         self.free.hold(self.operand)
         yield from self.loader.operands(self.operand.base, self.registers)
         steps = layer_steps(self.shape, self.plan.tiling)
-        for step, ending in zip(steps, self.loader.endings(steps), strict=True):
-            prepared = self.loader.prepare(step)
+        needs = [self.loader.sizes(step) for step in steps]
+        for step, sizes, ending in zip(steps, needs, self.loader.endings(needs), strict=True):
+            prepared = self.loader.prepare(step, sizes)
             yield from self.loader.loads
             yield from self._imports(step)
             yield from self._compute(prepared)
@@ -145,7 +146,7 @@ class LayerEmitter:
             yield from self._load(core, prepared.input_tile, result)
         else:
             for output in range(*tiles):
-                yield from self.mat_muls.operations(prepared, output, result)
+                yield self.mat_muls.operations(prepared, output, result)
         if not step.complete:
             return
         if self.layer.rounding is not None:
@@ -266,4 +267,4 @@ def by_pieces(view: View) -> Iterator[View]:
 def pieces(box: Box) -> list[Box]:
     """Return a box cut between its rows, so that units can work on different pieces at the same time."""
     row = box.vectors // (box.rows[1] - box.rows[0])
-    return [replace(box, rows=rows) for rows in groups(box.rows[1], part_count(PIECE_VECTORS, row), box.rows[0])]
+    return [box._replace(rows=rows) for rows in groups(box.rows[1], part_count(PIECE_VECTORS, row), box.rows[0])]

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from weft.compiler import lir
 from weft.compiler.layers.stages import Product
@@ -35,17 +36,17 @@ LOAD_VECTORS = 64
 Long loads use the bus well, short ones arrive early."""
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A step with the places of its buffers.
 
-    ``input_tile``: input. ``pieces``: base of the weights by output channel tile. ``scales``: base of what LoadScale
+    ``input_tile``: input. ``weights``: by output channel tile, where vector 0 of the layer's weights would lie beside
+    the vectors that the step needs. ``scales``: base of what LoadScale
     reads by output channel tile. ``rounded``: base of the buffer in which results are rounded. ``residuals``: the
     further inputs. ``output_buffers``: outputs on their way to DRAM, by name."""
 
     step: TileStep
     input_tile: View
-    pieces: dict[int, int]
+    weights: dict[int, int]
     scales: dict[int, int]
     rounded: int
     residuals: tuple[View, ...]
@@ -140,13 +141,14 @@ class Loader:
         return bool(self.layer.adds) and not (self.shape.loads or self.layer.multiplies or rounds)
 
     # -- buffers ---------------------------------------------------------------------------------------------------
-    def endings(self, steps: list[TileStep]) -> list[list[Key]]:
-        """Return [steps]: the buffers to release after each step, as no later step would find their content."""
-        keys = [[*self._sizes(step)] for step in steps]
-        found = [[key for key in own if key.kind not in KEPT] for own in keys]
+    def endings(self, needs: Sequence[Mapping[Key, int]]) -> list[list[Key]]:
+        """Return [steps]: the buffers to release after each step, as no later step would find their content.
+
+        ``needs`` [steps]: the :meth:`sizes` of each."""
+        found = [[key for key in own if key.kind not in KEPT] for own in needs]
         counts = self.tiling.buffers, self.tiling.weight_slots, self.tiling.buffers, 1
         for kind, count in zip(KEPT, counts, strict=True):
-            used = [(number, key) for number, own in enumerate(keys) for key in own if key.kind == kind]
+            used = [(number, key) for number, own in enumerate(needs) for key in own if key.kind == kind]
             for (number, key), stays in zip(used, kept([key for _, key in used], count), strict=True):
                 if not stays:
                     found[number].append(key)
@@ -157,7 +159,7 @@ class Loader:
         for key in keys:
             self.buffers.release(key)
 
-    def _sizes(self, step: TileStep) -> dict[Key, int]:
+    def sizes(self, step: TileStep) -> dict[Key, int]:
         """Return the buffers that a step needs, with their sizes in vectors."""
         found = {}
         if self.layer.core.input.root not in self.residents:
@@ -197,13 +199,15 @@ class Loader:
         return self.pieces[key]
 
     # -- loads -----------------------------------------------------------------------------------------------------
-    def prepare(self, step: TileStep) -> Prepared:
-        """Claim the buffers of a step and return their places; ``loads`` then has the moves that fill them."""
-        bases, fresh = self.buffers.claim(self._sizes(step))
+    def prepare(self, step: TileStep, sizes: Mapping[Key, int]) -> Prepared:
+        """Claim the buffers of a step, of these :meth:`sizes`, and return their places.
+
+        ``loads`` then has the moves that fill them."""
+        bases, fresh = self.buffers.claim(sizes)
         self.loads = []
         places = {key.kind: (base, key in fresh) for key, base in bases.items()}
         return Prepared(step, self._input_tile(step, places.get(INPUT_TILE)),
-                        self._pieces_at(step, places.get(WEIGHTS)),
+                        self._weights_at(step, places.get(WEIGHTS)),
                         self._scales(step, places.get(SCALES)),
                         places.get(ROUNDED, (0, True))[0],
                         self._residuals(step, places.get(RESIDUAL)),
@@ -230,24 +234,25 @@ class Loader:
             self.source.read[load.far.memory] += load.size * load.rows
             self.loads.append(load)
 
-    def _pieces_at(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
-        """Return the base of the weights of each of the step's output channel tiles; add their loads."""
+    def _weights_at(self, step: TileStep, place: tuple[int, bool] | None) -> dict[int, int]:
+        """Return ``weights`` of ``Prepared`` for a step; add the loads of its weights."""
         core, lanes = self.layer.core, self.arch.array_size
         if isinstance(core, Product):
             rows = step.inputs[0] * lanes, min(step.inputs[1] * lanes, core.weights.height)
             view = self._view(core.weights, Box(step.region.tiles, rows, (0, 1)), place)
-            return {output: view.address(output, rows[0], 0) for output in range(*step.region.tiles)}
+            return {output: view.address(output, rows[0], 0) - start
+                    for output, (start, _) in zip(range(*step.region.tiles), self._pieces(step), strict=True)}
         return self._weights(step, *place) if place else {}
 
     def _weights(self, step: TileStep, base: int, fill: bool) -> dict[int, int]:
-        """Return the base of each output channel tile's weights; add their loads from DRAM, small ones joined.
+        """Return ``weights`` of ``Prepared``; add the loads from DRAM into ``base`` on, small ones joined.
 
         If weights come from both DRAMs, loads are short and each takes the port that has moved less. So no step waits
         for one port while the other is idle."""
         places: dict[tuple[int, int], int] = {}
         joined: list[list[int]] = []  # local address, DRAM1 address and size of each load
         for start, end in dict.fromkeys(self._pieces(step)):
-            places[start, end], far = base, self.shape.consts.base + start
+            places[start, end], far = base - start, self.shape.consts.base + start
             if not joined or joined[-1][1] + joined[-1][2] != far or joined[-1][2] >= LOAD_VECTORS:
                 joined.append([base, far, 0])
             joined[-1][2] += end - start

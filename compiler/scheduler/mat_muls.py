@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from weft.compiler import lir
+import numpy as np
+
 from weft.compiler.layers.taps import Pass, Steps, lines, rows
-from weft.compiler.lir import ACCUMULATORS, LOCAL, Address, Settings
+from weft.compiler.lir import Settings
+from weft.compiler.lir_table import LirTable
 from weft.compiler.quantize.weights import OutputBlock, WeightTile
 from weft.compiler.scheduler.load import Prepared
+from weft.compiler.scheduler.rows import Emitted, MatMuls, Row, table_of
+from weft.compiler.scheduler.stages import TileStep
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Axis, PairedWalk, View, groups, repeated, spans
 from weft.hw.contract.register_table import tap_registers
@@ -31,31 +34,27 @@ Walks = dict[tuple[Size, int, int], list[Streamed]]
 """Weight tiles, by their taps, -> walks from base 0."""
 
 
-class Corners(NamedTuple):
-    """Two views that MatMuls join: input tile 0 would begin at ``near``, each ``pitch`` behind the one before.
+class Template(NamedTuple):
+    """The LoadWeights and MatMuls of an output channel tile in a step, wherever the step's views and weights lie.
 
-    The output channel tile begins at ``far``; ``walks`` are those between views of these pixels."""
+    ``rows`` [operations, fields of ``Row``]; offsets of weights count from the bias. ``needs`` is what the array must
+    hold for ``without``, the rows without the first LoadWeight: the offset of the weights, and whether with a bias. It
+    is None if they cannot do without. If a row ``loads``, ``leaves`` is what the array holds afterwards, None for a
+    bias alone."""
+
+    rows: np.ndarray
+    without: np.ndarray
+    needs: tuple[int, bool] | None
+    loads: bool
+    leaves: tuple[int, bool] | None
+
+
+class Corners(NamedTuple):
+    """Two views that MatMuls join, ``source`` and ``result``; ``walks`` are those between views of these pixels."""
 
     source: View
     result: View
-    near: int
-    pitch: int
-    far: int
     walks: Walks
-
-    def near_of(self, tile: WeightTile) -> int:
-        """Return where the input of a weight tile begins."""
-        return self.near + tile.input_tile * self.pitch
-
-
-class Run(NamedTuple):
-    """Weight ``tiles`` in a row that share their weights, from vector ``offset`` of the block's on.
-
-    ``first``: they set the results, and others add to them."""
-
-    first: bool
-    offset: int
-    tiles: list[WeightTile]
 
 
 class MatMulEmitter:
@@ -68,76 +67,82 @@ class MatMulEmitter:
         self.shape, self.core, self.arch = shape, shape.layer.core, shape.arch
         self.values, self.preloads = values, preloads
         self.together = self._multiplied(0, 0)  # settings of MatMuls in which all lanes meet
+        self.settings: dict[Settings, int] = {}  # all of MatMuls, with their numbers in rows
         self.walks: dict[tuple[Size, ...], Walks] = {}  # by pixels of both sides
+        self.templates: dict[Hashable, Template] = {}
         self.loaded: tuple[int, bool] | None = None  # what the array has: offset of weights, and whether with a bias
-        self.runs: dict[tuple[int, tuple[int, int], tuple[int, int]], list[Run]] = {}  # by output, inputs, taps
 
-    def operations(self, prepared: Prepared, output: int, result: View) -> Iterator[lir.Operation]:
-        """Yield a step's LoadWeights and MatMuls for one output channel tile."""
-        step, block = prepared.step, self.shape.consts.blocks[output]
-        local = prepared.pieces[output] - block.piece(step.inputs, step.taps)[0]
-        starts = block.starts(step.inputs, step.taps)
-        if starts and not block.carries_bias:
-            yield from self._spread_bias(block, local, output, result)
-        corners = self._corners(prepared.input_tile, output, result)
-        for first, offset, alike in self._runs(output, step.inputs, step.taps):
-            near, far, streams = self._streams(alike, corners)
-            biased = first and block.biased
-            content = offset, biased
-            if streams and content != self.loaded:
-                yield lir.LoadWeight(Address(LOCAL, local + offset - biased), alike[0].rows + biased, not biased)
-                self.loaded = content
-            accumulates = self.preloads or not first
-            for walk, settings in streams:
-                yield lir.MatMul(Address(LOCAL, near + walk.near), Address(ACCUMULATORS, far + walk.far), walk.size,
-                                 settings, accumulates, walk.near_stride, walk.far_stride, walk.rows, walk.near_pitch,
-                                 walk.far_pitch)
+    def operations(self, prepared: Prepared, output: int, result: View) -> MatMuls:
+        """Return a step's LoadWeights and MatMuls for one output channel tile."""
+        step, block, source = prepared.step, self.shape.consts.blocks[output], prepared.input_tile
+        bias = block.bias
+        alike, first, end = self.shape.tiles.alike_blocks[output - self.shape.box.tiles[0]]
+        inputs = max(step.inputs[0], first) - first, min(step.inputs[1], end) - first
+        key = alike, inputs, step.taps, result.box.rows, result.box.columns, source.box.rows, source.box.columns
+        found = self.templates.get(key)
+        if found is None:
+            found = self.templates[key] = self._template(prepared, output, result, first)
+        rows = found.rows
+        if found.needs is not None and self.loaded == (bias + found.needs[0], found.needs[1]):
+            rows = found.without
+        if found.loads:
+            self.loaded = None if found.leaves is None else (bias + found.leaves[0], found.leaves[1])
+        near = source.base + (first - source.box.tiles[0]) * source.tile_pitch
+        far = result.base + (output - result.box.tiles[0]) * result.tile_pitch
+        return MatMuls(rows, prepared.weights[output] + bias, near, far)
 
-    def _runs(self, output: int, inputs: tuple[int, int], taps: tuple[int, int]) -> list[Run]:
-        """Return the runs of weight tiles of an output channel tile for some input channel tiles and taps."""
-        key = output, inputs, taps
-        if key not in self.runs:
-            block = self.shape.consts.blocks[output]
-            tiles = block.chosen(inputs, taps)
-            starting = [block.starts(inputs, taps) and block.carries_bias, *[False] * len(tiles)]
-            self.runs[key] = [Run(first, offset, [tile for tile, _ in run]) for (offset, first), run in
-                              itertools.groupby(zip(tiles, starting, strict=False),
-                                                lambda entry: (entry[0].offset, entry[1]))]
-        return self.runs[key]
+    def table(self, emitted: Sequence[Emitted]) -> LirTable:
+        """Return the table of what is emitted of the layer, with the rows of this emitter among it."""
+        return table_of(emitted, self.settings)
 
-    def _corners(self, source: View, output: int, result: View) -> Corners:
-        """Return where the channel tiles of the MatMuls between two views begin, and the walks between such views."""
+    def _template(self, prepared: Prepared, output: int, result: View, first: int) -> Template:
+        """Return the template of an output channel tile, whose input channel tiles are counted from ``first`` on."""
+        step, block, source = prepared.step, self.shape.consts.blocks[output], prepared.input_tile
         boxes = result.box.rows, result.box.columns, source.box.rows, source.box.columns
-        return Corners(source, result, source.base - source.box.tiles[0] * source.tile_pitch, source.tile_pitch,
-                       result.base + (output - result.box.tiles[0]) * result.tile_pitch,
-                       self.walks.setdefault(boxes, {}))
+        corners = Corners(source, result, self.walks.setdefault(boxes, {}))
+        starts = block.starts(step.inputs, step.taps)
+        rows = [*self._spread_bias(block, result)] if starts and not block.carries_bias else []
+        loaded: tuple[int, bool] | None = None
+        needs, place = None, 0
+        for setting, offset, alike in _runs(block, step, starts):
+            streams = self._streams(alike, corners, first)
+            content = offset - block.bias, setting and block.biased
+            if streams and content != loaded:
+                if loaded is None and not any(row.loads for row in rows):
+                    needs, place = content, len(rows)
+                rows.append(Row(True, True, content[0] - content[1], 0, alike[0].rows + content[1], not content[1]))
+                loaded = content
+            for walk, settings in streams:
+                rows.append(Row(False, True, walk.near, walk.far, walk.size, self.preloads or not setting,
+                                self.settings.setdefault(settings, len(self.settings)), *walk[3:]))
+        made = np.array(rows, np.int64).reshape(-1, len(Row._fields))
+        return Template(made, made if needs is None else np.delete(made, place, 0), needs, bool(made[:, 0].any()),
+                        loaded)
 
-    def _streams(self, alike: Sequence[WeightTile], corners: Corners) -> tuple[int, int, list[Streamed]]:
-        """Return the MatMuls of weight tiles that share their weights: bases in both memories, and walks from there.
+    def _streams(self, alike: Sequence[WeightTile], corners: Corners, first: int) -> list[Streamed]:
+        """Return the MatMuls of weight tiles that share their weights.
 
-        Taps that continue each other are one walk."""
-        if len(alike) == 1:
-            return corners.near_of(alike[0]), corners.far, self._tap_spans(alike[0], corners)
-        streams = [Streamed(walk._replace(near=corners.near_of(tile) + walk.near, far=corners.far + walk.far), settings)
+        Both sides count from where the channel tiles begin, input channel tile ``first`` and the output's own. Taps
+        that continue each other are one walk."""
+        pitch = corners.source.tile_pitch
+        streams = [Streamed(walk._replace(near=(tile.input_tile - first) * pitch + walk.near), settings)
                    for tile in alike for walk, settings in self._tap_spans(tile, corners)]
-        return 0, 0, streams if alike[0].taps else self._joined(stream.walk for stream in streams)
+        return streams if alike[0].taps or len(alike) == 1 else self._joined(stream.walk for stream in streams)
 
     def _joined(self, walks: Iterable[PairedWalk]) -> list[Streamed]:
         """Return walks in which all lanes meet, those that continue each other as one."""
         return [Streamed(walk, self.together) for walk in repeated(walks)]
 
-    def _spread_bias(self, block: OutputBlock, local: int, output: int, result: View) -> Iterator[lir.Operation]:
-        """Yield the MatMuls that set all pixels to the bias, or to zero, before the first tap.
+    def _spread_bias(self, block: OutputBlock, result: View) -> Iterator[Row]:
+        """Yield the rows that set all pixels to the bias, or to zero, before the first tap.
 
         They are needed if no tap reaches every pixel."""
         if block.biased:
-            yield lir.LoadWeight(Address(LOCAL, local + block.bias), 1)
-            self.loaded = None
-        corner = result.address(output, result.box.rows[0], result.box.columns[0])
+            yield Row(True, True, 0, 0, 1, False)
+        number = self.settings.setdefault(self.together, len(self.settings))
         # A size field need not count beyond the smaller of both memories.
         for low, high in groups(result.box.pixels, self.arch.local_depth):
-            yield lir.MatMul(None, Address(ACCUMULATORS, corner + low), high - low, self.together,
-                             self.preloads)
+            yield Row(False, False, 0, low, high - low, self.preloads, number)
 
     def _tap_spans(self, tile: WeightTile, corners: Corners) -> list[Streamed]:
         """Return the walks of a weight tile's MatMuls from base 0: input in local memory, output in accumulators.
@@ -146,7 +151,7 @@ class MatMulEmitter:
         key = tile.tap, tile.taps, tile.kernel_rows
         found = corners.walks.get(key)
         if found is None:
-            both = replace(corners.source, base=0), replace(corners.result, base=0)
+            both = corners.source._replace(base=0), corners.result._replace(base=0)
             found = corners.walks[key] = ([*self._pass_spans(Pass(*key), *both)] if tile.taps else
                                           self._joined(self._first_spans(tile.tap, *both)))
         return found
@@ -193,3 +198,14 @@ class MatMulEmitter:
                   Register.TAP_PITCH: pitch}
         taps = tuple((register, values[register]) for register in tap_registers(self.arch))
         return Settings((*self.values, *taps))
+
+
+def _runs(block: OutputBlock, step: TileStep, starts: bool) -> Iterator[tuple[bool, int, list[WeightTile]]]:
+    """Yield the runs of a step's weight tiles that share their weights: the offset of these, and the tiles.
+
+    Before them: whether they set the results, to which others add. ``starts``: the step begins with the bias."""
+    tiles = block.chosen(step.inputs, step.taps)
+    setting = [starts and block.carries_bias, *[False] * len(tiles)]
+    for (offset, first), run in itertools.groupby(zip(tiles, setting, strict=False),
+                                                  lambda entry: (entry[0].offset, entry[1])):
+        yield first, offset, [tile for tile, _ in run]

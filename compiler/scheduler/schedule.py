@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from weft.compiler.scheduler.length import check_length, most_instructions
 from weft.compiler.scheduler.load import WeightSource
 from weft.compiler.scheduler.merge import merged
 from weft.compiler.scheduler.pool import Buffer, Pool
+from weft.compiler.scheduler.rows import within
 from weft.hw.contract.arch import Arch
 
 FEW_PACE = 2.4
@@ -34,24 +34,27 @@ decoder, in front of the array's instructions."""
 
 @dataclass(frozen=True)
 class Schedule:
-    """LIR ``operations`` in program order; ``layers`` [operations] has the number of each one's layer.
+    """LIR operations in program order, as a ``table``; ``layers`` [operations] has the number of each one's layer.
 
     ``few``: the numbers of layers of few pixels, for which nearly all cycles are loads."""
 
-    operations: tuple[lir.Operation, ...]
+    table: LirTable
     layers: np.ndarray
     few: frozenset[int] = frozenset()
 
+    @staticmethod
+    def of(operations: Sequence[lir.Operation], layers: np.ndarray) -> Schedule:
+        """Return the schedule of operations in program order; ``layers`` [operations]: each one's layer."""
+        return Schedule(LirTable.of(operations), layers)
+
     @cached_property
-    def table(self) -> LirTable:
-        """The operations as arrays."""
-        return LirTable.of(self.operations)
+    def operations(self) -> tuple[lir.Operation, ...]:
+        """The operations as objects; they are made when asked for, which takes some microseconds for each."""
+        return tuple(self.table.operations())
 
     def ordered(self, order: np.ndarray) -> Schedule:
         """Return the same operations in another ``order``, indices of operations."""
-        changed = Schedule(tuple([self.operations[index] for index in order.tolist()]), self.layers[order])
-        changed.__dict__["table"] = self.table.ordered(order)  # what would be made of the operations again
-        return changed
+        return Schedule(self.table.ordered(order), self.layers[order])
 
     def text(self) -> str:
         """Return the operations as text, one a line."""
@@ -69,20 +72,18 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
 
     Layers that run together are merged, if both are among them. Of layers in which the core is ``resting`` only the
     tables are loaded. ``exchanges`` [layers]: what goes from core to core, none if empty."""
-    operations: list[lir.Operation] = []
-    layers: list[np.ndarray] = []
+    found: list[Schedule] = []
+    behind = 0
     free = Free(numbers, layout, arch, first, resting, exchanges)
     shapes = each([shape.layer for shape in layout.shapes[first:end]])
     for group in _groups(layout, first, end):
         for _ in group:
             next(shapes)  # tells progress
-        behind = len(operations)
-        found = free.alone(group[0], behind) if len(group) == 1 else free.beside(*group, behind=behind)
-        operations += found.operations
-        layers.append(found.layers)
-        check_length(len(operations), arch)
-    return Schedule(tuple(operations), np.concatenate(layers) if layers else np.zeros(0, np.int64),
-                    frozenset(free.few))
+        found.append(free.alone(group[0], behind) if len(group) == 1 else free.beside(*group, behind=behind))
+        behind += found[-1].table.count
+        check_length(behind, arch)
+    layers = np.concatenate([np.zeros(0, np.int64), *(part.layers for part in found)])
+    return Schedule(LirTable.joined([part.table for part in found]), layers, frozenset(free.few))
 
 
 def _groups(layout: MemoryPlan, first: int, end: int) -> list[list[int]]:
@@ -117,7 +118,7 @@ class Free:
         self._hold(number)
         found = self._operations(number, self.pools, behind)
         self._release(number)
-        return Schedule(tuple(found), np.full(len(found), number))
+        return Schedule(found, np.full(found.count, number))
 
     def beside(self, leader: int, *others: int, behind: int) -> Schedule:
         """Return the operations of layers that share both memories, merged, ``behind`` so many operations before.
@@ -137,13 +138,12 @@ class Free:
             pool.release(buffer)
         for number in numbers:
             self._release(number)
-        every = [*itertools.chain(*parts)]
-        order = merged(parts[0], every[len(parts[0]):], self.arch)
-        layers = np.repeat(numbers, [len(part) for part in parts])
-        return Schedule(tuple(every[index] for index in order), layers[order])
+        order = merged(parts[0], LirTable.joined(parts[1:]), self.arch)
+        layers = np.repeat(numbers, [part.count for part in parts])
+        return Schedule(LirTable.joined(parts).ordered(order), layers[order])
 
-    def _operations(self, number: int, pools: Pools, behind: int) -> list[lir.Operation]:
-        """Return the operations of a layer, as many as a program may have."""
+    def _operations(self, number: int, pools: Pools, behind: int) -> LirTable:
+        """Return the operations of a layer, as many as a program may have or a few more."""
         shape = self.layout.shapes[number]
         self.source = self.source.of_layer(math.prod(shape.layer.output.size), self.arch.array_size)
         if self.source.few:
@@ -152,7 +152,7 @@ class Free:
                                self.layout.homes, self.layout.residents, pools, self.source,
                                self.exchanges[number] if self.exchanges else None)
         emitted = emitter.tables() if number in self.resting else emitter.operations()
-        return [*itertools.islice(emitted, most_instructions(self.arch) + 1 - behind)]
+        return emitter.mat_muls.table(within(emitted, most_instructions(self.arch) - behind))
 
     def _hold(self, number: int) -> None:
         """Take what tensors that are pinned from this layer on need."""

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from weft.compiler.tiling.candidates import Tiling
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box, groups
 
 
-@dataclass(frozen=True)
-class TileStep:
+class TileStep(NamedTuple):
     """Tiles that are loaded and computed together. Steps with the same ``stage`` add to the same accumulators.
 
     ``region``: output channel tiles and pixels of the layer's output. ``core``: the same channel tiles, pixels of the

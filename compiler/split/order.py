@@ -49,4 +49,4 @@ def common_starts(schedules: Sequence[Schedule], arch: Arch) -> list[np.ndarray]
                 places[core].pop(0)
                 moved = True
     assert not any(places), "a wait that no post fills"
-    return [line.advance(len(schedule.operations)) for schedule, line in zip(schedules, lines, strict=True)]
+    return [line.advance(schedule.table.count) for schedule, line in zip(schedules, lines, strict=True)]

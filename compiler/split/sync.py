@@ -181,7 +181,7 @@ def _with_signals(plain: Schedule, core: int, posts: Sequence[Post], waits: Sequ
         operations += [*plain.operations[begin:place], signal]
         layers += [*plain.layers[begin:place].tolist(), layer]
         begin = place
-    return Schedule((*operations, *plain.operations[begin:]), np.array([*layers, *plain.layers[begin:]], np.int64))
+    return Schedule.of((*operations, *plain.operations[begin:]), np.array([*layers, *plain.layers[begin:]], np.int64))
 
 
 def _signal(wait: bool, counter: int, above: int, covered: Range) -> lir.Signal:

@@ -19,7 +19,7 @@ def verify_cores(schedules: Sequence[Schedule], arch: Arch, written: Sequence[Al
     """Raise Fault at the first wrong operation of any core, or where cores would wait for each other for ever.
 
     ``written``: Vars that are there before they run."""
-    programs = [Program(schedule.operations, schedule.table, f"core {core}, ")
+    programs = [Program(schedule.table, f"core {core}, ")
                 for core, schedule in enumerate(schedules)]
     verify_together(programs, turns_of(schedules, arch), arch, written, const_size)
 
@@ -38,7 +38,7 @@ def turns_of(schedules: Sequence[Schedule], arch: Arch) -> list[Turn]:
         for core, schedule in enumerate(schedules):
             while signals[core] and _signal(schedule.operations[signals[core][0]], core, counters):
                 del signals[core][0]
-            end = signals[core][0] if signals[core] else len(schedule.operations)
+            end = signals[core][0] if signals[core] else schedule.table.count
             if end > places[core]:
                 turns.append(Turn(core, places[core], end))
                 places[core], moved = end, True

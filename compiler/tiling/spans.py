@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -36,8 +34,7 @@ class PairedWalk(NamedTuple):
     far_pitch: int
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """A box of a tensor: channel tiles, rows and columns, each half open."""
 
     tiles: tuple[int, int]
@@ -52,7 +49,7 @@ class Box:
     @property
     def pixels(self) -> int:
         """The pixels of one channel tile."""
-        return math.prod(self.size)
+        return (self.rows[1] - self.rows[0]) * (self.columns[1] - self.columns[0])
 
     @property
     def vectors(self) -> int:
@@ -74,8 +71,7 @@ class Box:
         return Box(self.tiles, rows, columns)
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """The place of a box of a tensor in some memory, from address ``base`` on, columns innermost.
 
     ``walk``: vectors from channel tile to channel tile, row to row, column to column, if the box lies inside a larger

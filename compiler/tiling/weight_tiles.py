@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -95,6 +95,23 @@ class WeightTiles:
         offsets = self._table[0][..., 2]
         count = int((offsets != NOWHERE).sum())
         return max(1, count // max(1, len(np.unique(offsets[offsets != NOWHERE]))))
+
+    @cached_property
+    def alike_blocks(self) -> list[tuple[int, int, int]]:
+        """[output channel tiles]: a number that those with the same weight tiles share, and where their inputs begin.
+
+        These are the first input channel tile with weights, and the one behind the last. Offsets count from the bias,
+        input channel tiles from the first one."""
+        known: dict[Hashable, int] = {}
+        found = []
+        for block, first, last in zip(self.blocks, *self._table, strict=True):
+            inputs = np.flatnonzero(last[:, 0, 2] >= 0)
+            begin, end = (int(inputs[0]), int(inputs[-1]) + 1) if len(inputs) else (0, 1)
+            content = (np.where(table[begin:end] < NOWHERE, table[begin:end] - (0, 0, block.bias), NOWHERE).tobytes()
+                       for table in (first, last))
+            key = (*content, end - begin, block.carries_bias, block.biased)
+            found.append((known.setdefault(key, len(known)), begin, end))
+        return found
 
     @cached_property
     def _works(self) -> np.ndarray:

@@ -17,6 +17,7 @@ from weft.compiler.errors import Fault
 from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.var import Part, Var
 from weft.compiler.lir import DRAM0, DRAM1, Address
+from weft.compiler.lir_table import LirTable
 from weft.compiler.lir_verifier import verify
 from weft.compiler.memory.allocation import DramAddress
 from weft.compiler.memory.plan import MemoryPlan
@@ -206,14 +207,14 @@ def test_a_constant_that_is_overwritten_is_a_fault(tmp_path: Path) -> None:
     state = compiled(tmp_path)
     operations, consts = [*state[Schedule].operations], len(state[Consts].vectors)
     written = [state[MemoryPlan].dram0["x"]]
-    verify(operations, ARCH, written, consts)
+    verify(LirTable.of(operations), ARCH, written, consts)
     number = next(number for number, move in enumerate(operations)
                   if isinstance(move, lir.DataMove) and move.far.memory == DRAM1 and not move.to_local)
     move = operations[number]
     assert isinstance(move, lir.DataMove)
     operations[number] = move._replace(far=Address(DRAM1, consts - 1))
     with pytest.raises(Fault, match="overwrites a constant"):
-        verify(operations, ARCH, written, consts)
+        verify(LirTable.of(operations), ARCH, written, consts)
 
 
 def test_tiles_that_nothing_wrote_are_a_fault(tmp_path: Path) -> None:
@@ -221,7 +222,7 @@ def test_tiles_that_nothing_wrote_are_a_fault(tmp_path: Path) -> None:
     operations = [move for move in state[Schedule].operations
                   if not (isinstance(move, lir.DataMove) and move.far.memory == DRAM1 and not move.to_local)]
     with pytest.raises(Fault, match="reads a vector that nothing wrote"):
-        verify(operations, ARCH, [state[MemoryPlan].dram0["x"]], len(state[Consts].vectors))
+        verify(LirTable.of(operations), ARCH, [state[MemoryPlan].dram0["x"]], len(state[Consts].vectors))
 
 
 class Spoilt(Local):

@@ -20,6 +20,7 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.checker import Checker
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers.hir import Layers
+from weft.compiler.lir_table import LirTable
 from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.parameters import Parameters
 from weft.compiler.partition import Partition
@@ -193,7 +194,7 @@ def drop_a_tap(schedule: Schedule) -> Schedule:
     operations = list(schedule.operations)
     taps = [number for number, entry in enumerate(operations) if isinstance(entry, lir.MatMul) and entry.accumulate]
     del operations[taps[0]]
-    return dataclasses.replace(schedule, operations=tuple(operations))
+    return dataclasses.replace(schedule, table=LirTable.of(operations))
 
 
 def stop_early(code: MachineCode) -> MachineCode:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -44,7 +45,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Products:
 
 
 def check(state: Products, operations: list[lir.Operation]) -> None:
-    verify(operations, ARCH, [state[MemoryPlan].dram0["x"]], len(state[Consts].vectors))
+    verify(LirTable.of(operations), ARCH, [state[MemoryPlan].dram0["x"]], len(state[Consts].vectors))
 
 
 def test_text_comes_back(state: Products) -> None:
@@ -136,6 +137,19 @@ def test_assemble_is_the_isas(state: Products) -> None:
     program = isa.assemble(Instruction(*row) for row in instructions.T.tolist())
     assert assemble(isa.words(program), isa) == program == state[MachineCode].content
     assert len(starts) == len(state[Schedule].operations)
+
+
+def test_a_table_gives_its_operations_back(state: Products) -> None:
+    operations = [*state[Schedule].operations, lir.Signal(True, 1, 2, Address(DRAM0, 3), 4),
+                  lir.LoadScale(Address(LOCAL, 7)), lir.LoadActivationTable(Address(LOCAL, 8), 2)]
+    found = LirTable.of(operations)
+    assert found.operations() == operations == [found.operation(number) for number in range(len(operations))]
+    assert lir.program_text(found.operations()) == lir.program_text(operations)  # flags stay flags
+    cuts = [0, 3, 3, len(operations) // 2, len(operations)]
+    parts = [LirTable.of(operations[first:end]) for first, end in itertools.pairwise(cuts)]
+    assert LirTable.joined(parts).operations() == operations
+    with pytest.raises(IndexError):
+        found.operation(len(operations))
 
 
 def test_a_table_in_another_order_is_the_table_of_that_order(state: Products) -> None:

@@ -72,6 +72,17 @@ def test_a_last_tile_with_a_bias_of_its_own(tmp_path: Path) -> None:
     check_every_step(path, BASE, samples)
 
 
+def test_a_bias_alone_takes_the_place_of_weights(tmp_path: Path) -> None:
+    """A channel tile without weights loads its bias, so the tile before it loads its weights again in the next step."""
+    maker = ModelMaker((1, LANES, 6, 7), seed=13)
+    weights = np.zeros((2 * LANES, LANES, 1, 1), np.float32)
+    weights[:LANES, :, 0, 0] = maker.random.standard_normal((LANES, LANES)) / 2
+    bias = maker.random.standard_normal(2 * LANES).astype(np.float32)
+    maker.node("Conv", "x", maker.constant(weights), maker.constant(bias))
+    path = maker.save(tmp_path / "net.onnx")
+    check_every_step(path, SMALL, maker.random.standard_normal((2, LANES, 6, 7)))
+
+
 @pytest.mark.parametrize("arch", [BASE, SMALL])
 def test_tiles_of_several_taps_and_cut_layers(arch: Arch, tmp_path: Path) -> None:
     """An average of 3 x 3 pixels with padding, whose corners not every tap reaches, on two sizes of memories."""

@@ -277,7 +277,7 @@ def test_nothing_leaves_by_a_table_that_is_not_loaded(tmp_path: Path) -> None:
     assert len(operations) < len(products[Schedule].operations)
     with pytest.raises(Exception, match="by a table that nothing loaded"):
         steps.check_schedule(products[Graph], products[Consts], products[MemoryPlan],
-                             Schedule(tuple(operations), np.zeros(len(operations), int)), TABLES)
+                             Schedule.of(tuple(operations), np.zeros(len(operations), int)), TABLES)
 
 
 @pytest.mark.parametrize(("before", "after", "joined"), [
@@ -360,4 +360,4 @@ def test_nothing_leaves_before_its_scale(tmp_path: Path) -> None:
     operations = [entry for entry in products[Schedule].operations if not isinstance(entry, lir.LoadScale)]
     with pytest.raises(Exception, match="before a LoadScale"):
         steps.check_schedule(products[Graph], products[Consts], products[MemoryPlan],
-                             Schedule(tuple(operations), np.zeros(len(operations), int)), ROOMY)
+                             Schedule.of(tuple(operations), np.zeros(len(operations), int)), ROOMY)

@@ -148,12 +148,12 @@ def test_the_verifier_sees_all_cores(tmp_path: Path) -> None:
     assert cores.plan is not None
     written = [cores.plan.cores[0].dram0["x"]]
     verify_cores(cores.schedules, THREE, written, len(products[Consts].vectors))
-    without = [Schedule(tuple(operation for operation in schedule.operations
+    without = [Schedule.of(tuple(operation for operation in schedule.operations
                               if not isinstance(operation, Signal) or operation.wait), schedule.layers)
                for schedule in cores.schedules]
     with pytest.raises(Fault, match="core 0, operation .*: a wait that no post fills"):
         verify_cores(without, THREE, written, len(products[Consts].vectors))
-    silent = [Schedule(tuple(operation for operation in schedule.operations if not isinstance(operation, Signal)),
+    silent = [Schedule.of(tuple(operation for operation in schedule.operations if not isinstance(operation, Signal)),
                        schedule.layers) for schedule in cores.schedules]
     with pytest.raises(Fault, match="reads a vector that nothing wrote"):
         verify_cores(silent, THREE, written, len(products[Consts].vectors))
@@ -171,7 +171,7 @@ def test_signals_keep_to_vectors_that_are_there(changed: dict[str, object], mess
     own = [*cores.schedules[1].operations]
     number = next(number for number, operation in enumerate(own) if isinstance(operation, Signal))
     own[number] = own[number]._replace(**changed)  # type: ignore[arg-type]
-    wrong = [cores.schedules[0], Schedule(tuple(own), cores.schedules[1].layers), cores.schedules[2]]
+    wrong = [cores.schedules[0], Schedule.of(tuple(own), cores.schedules[1].layers), cores.schedules[2]]
     with pytest.raises(Fault, match=f"core 1, operation {number}, Signal .*: .*{message}"):
         verify_cores(wrong, THREE, [cores.plan.cores[0].dram0["x"]], len(products[Consts].vectors))
 
