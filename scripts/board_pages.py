@@ -76,7 +76,7 @@ SILICON = "Nothing of it ran on silicon."
 BY_OPEN = "Exercised: the bitstream, made by open tools, every clock met; the shell's inputs are all driven; "
 NOT_MADE = "No bitstream of it was made yet. Exercised: the shell's inputs are all driven; "
 START = "the driver's start of the memory against a model of the PHY. "
-ON_CHIP = "the whole shell under Verilator, driven by the driver. "
+ON_CHIP = "a whole shell with such memory (`tang_nano_20k`) under Verilator, driven by the driver. "
 BY_VIVADO = ("Exercised: every connection is between pins that are there, addresses do not overlap, yosys reads the "
              "Verilog. Vivado was never run on it. " + SILICON)
 

@@ -215,14 +215,6 @@ def perceptron(path: Path, hidden: int) -> Path:
     return path
 
 
-def test_the_digits_on_chip(tmp_path: Path) -> None:
-    """With Repeat the program of the digits' network has room in the chip's memory."""
-    with np.load(DIGITS / "held_out.npz") as file:
-        images = file["image"][:8].astype(np.float32)
-    with opened("crosslink_nx_evn", tmp_path) as (_, device):
-        run_as_golden(device, DIGITS / "digits.onnx", "image", images[:2], images, tmp_path / "digits")
-
-
 def test_a_network_on_chip(tmp_path: Path) -> None:
     """All memory is the chip's own. The digits' network has a program too long for it."""
     with np.load(DIGITS / "held_out.npz") as file:
