@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 Size = tuple[int, int]
 """Height and width."""
 
@@ -31,6 +33,13 @@ class Window:
         reach = (self.kernel[axis] - 1) * self.dilations[axis]
         first = min(max(low * stride - pad, 0), size)
         return first, max(min((high - 1) * stride - pad + reach + 1, size), first)
+
+    def input_counts(self, axis: int, low: np.ndarray, high: np.ndarray, size: int) -> np.ndarray:
+        """Return how many inputs each of the output ranges [``low``, ``high``) reads; see :meth:`inputs`."""
+        stride, pad = self.strides[axis], self.pads[axis]
+        reach = (self.kernel[axis] - 1) * self.dilations[axis]
+        first = np.maximum(low * stride - pad, 0)
+        return np.asarray(np.maximum(np.minimum((high - 1) * stride - pad + reach + 1, size) - first, 0))
 
     def outputs(self, axis: int, tap: int, low: int, high: int, size: int) -> tuple[int, int]:
         """Return the outputs within [low, high) for which this tap falls into the image; the rest reads padding."""
@@ -87,6 +96,11 @@ class Enlargement(Window):
         """Return the input range [low, high) that outputs [low, high) read."""
         factor = self.factors[axis]
         return low // factor, max(-(-high // factor), low // factor)
+
+    def input_counts(self, axis: int, low: np.ndarray, high: np.ndarray, size: int) -> np.ndarray:
+        """Return how many inputs each of the output ranges [``low``, ``high``) reads."""
+        factor = self.factors[axis]
+        return np.asarray(np.maximum(-(-high // factor) - low // factor, 0))
 
     def work(self, size: Size, output: Size) -> int:
         """Return the number of output pixels, each of which reads one pixel."""

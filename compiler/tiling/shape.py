@@ -90,6 +90,7 @@ class LayerShape:
     _parts: dict[tuple[int, int, int], Parts] = field(default_factory=dict, compare=False, repr=False)
     _input_tiles: dict[tuple[int, int, Size | None, Size], tuple[int, int]] = field(default_factory=dict, compare=False,
                                                                              repr=False)
+    _spans: dict[tuple[int, int, Size | None], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     _groups: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     _links: dict[Size, Links] = field(default_factory=dict, compare=False, repr=False)
     _tiles: dict[tuple[int, int], WeightTiles] = field(default_factory=dict, compare=False, repr=False)
@@ -343,9 +344,11 @@ class LayerShape:
         if key not in self._input_tiles:
             core = self.layer.core
             window = core.window.only([(taps[0],) * 2, (taps[1],) * 2])
-            lengths = [high - low for low, high in (window.inputs(axis, *span, core.input.size[axis])
-                                                    for span in self._core_spans(axis, grain))]
-            self._input_tiles[key] = max(lengths), sum(lengths)
+            if key[:3] not in self._spans:
+                self._spans[key[:3]] = np.array(self._core_spans(axis, grain), np.int64).reshape(-1, 2)
+            low, high = self._spans[key[:3]].T
+            counts = window.input_counts(axis, low, high, core.input.size[axis])
+            self._input_tiles[key] = int(counts.max()), int(counts.sum())
         return self._input_tiles[key]
 
     def _core_spans(self, axis: int, grain: Grain) -> list[tuple[int, int]]:
