@@ -77,8 +77,8 @@ struct weft_profile {
 /* A name for people. */
 const char *weft_error(int result);
 
-/* Fills the device and sees that it is the machine of weft.h, at rest. Keeps a mark in the register SCRATCH, which shows
-   that the machine never was without power: without it, weft_start, weft_poll and weft_read return WEFT_LOST. */
+/* Fills the device and sees that it is the machine of weft.h, at rest. Leaves a mark in the register SCRATCH, which a
+   machine loses with its power: without it, weft_start, weft_poll and weft_read return WEFT_LOST. */
 int weft_open(struct weft_device *device, const struct weft_bus *bus, uint64_t registers, struct weft_place dram0,
               struct weft_place dram1, struct weft_place program);
 
