@@ -46,6 +46,8 @@ from weft.support.outputs import Kind, write_text
 ROWS = Kind.of_head("layers that --report wrote", r'\[(\n \{\n  "name": "[^\n]*\n  "kind": "|\]\n$)')
 
 if TYPE_CHECKING:
+    from weft.compiler.check.checker import Checker
+    from weft.compiler.check.quality import Quality
     from weft.compiler.products import Products, Step
     from weft.compiler.request import Sizes, Values
 
@@ -106,8 +108,6 @@ def compile_command(
 ) -> None:
     """Compile a network into .tmodel, .tprog and .tdata."""
     from weft.cli.tuning import Asked, chosen, print_tuned, tuned_object
-    from weft.compiler.check.checker import Checker
-    from weft.compiler.check.quality import Quality, record
     from weft.compiler.choices import KIND, SUFFIX, write_choices
     from weft.compiler.cores import check_choices_fit, check_cores
     from weft.compiler.pipeline import compile_model
@@ -121,7 +121,16 @@ def compile_command(
         *(Output("--folder", folder / f"{stem}.{suffix}") for suffix in ("tmodel", "tprog", "tdata")),
         Output("--report", report_file, ROWS), Output("--html", html_file, PAGE),
         *([Output("--tune", folder / f"{stem}{SUFFIX}", KIND)] if asked.searches else [])])
-    checker, quality = Checker() if check else None, Quality() if calibrate else None
+    checker: Checker | None = None
+    quality: Quality | None = None
+    if check:
+        from weft.compiler.check.checker import Checker  # with the golden machine, which others need not wait for
+
+        checker = Checker()
+    if calibrate:
+        from weft.compiler.check.quality import Quality, record
+
+        quality = Quality()
 
     def watch(step: Step, products: Products) -> None:
         if checker:

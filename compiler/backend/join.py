@@ -7,7 +7,6 @@ from weft.compiler.backend.encode import MachineCode, machine_code
 from weft.compiler.cores import SPLIT
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
-from weft.cycles.system import cycles_an_image
 from weft.hw.contract.arch import Arch
 
 
@@ -17,5 +16,7 @@ def join_reads(request: Request, scheduled: Schedule, arch: Arch, code: MachineC
     Joined reads wait for the slowest core. That pays where constants are most of what a program reads."""
     if not arch.joins_reads or request.cores == SPLIT:
         return code
+    from weft.cycles.system import cycles_an_image  # programs of one core need not wait for its import
+
     joined = machine_code(scheduled.table, scheduled.layers, arch, joins=True)
     return min(code, joined, key=lambda each: cycles_an_image([each.content] * arch.cores, arch))

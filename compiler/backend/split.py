@@ -26,7 +26,6 @@ from weft.compiler.split.shares import choose_shares
 from weft.compiler.split.sync import synchronised
 from weft.compiler.split.verify import verify_cores
 from weft.compiler.tiling.search import Search
-from weft.cycles.system import cycles_an_image, estimate_system
 from weft.hw.contract.arch import Arch
 
 
@@ -72,6 +71,8 @@ def _alone_cycles(alone: MachineCode, goal: str, arch: Arch) -> int:
     """Return what an image takes by the program of one core: on one of them alone, or on average where all run it."""
     if goal == LATENCY:
         return cycles([alone], arch)
+    from weft.cycles.system import cycles_an_image  # programs of one core need not wait for its import
+
     return cycles_an_image([alone.content] * arch.cores, arch)
 
 
@@ -97,4 +98,6 @@ def split_layers(request: Request, graph: Graph, layers: Layers, consts: Consts,
 
 def cycles(codes: Sequence[MachineCode], arch: Arch) -> int:
     """Return the cycles until programs of as many cores, which start together, have all ended."""
+    from weft.cycles.system import estimate_system  # as above
+
     return estimate_system([code.content for code in codes], arch).cycles
