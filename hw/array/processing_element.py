@@ -82,18 +82,18 @@ class ProcessingElement(wiring.Component):
         multiplier: Any
         if self._tap:
             m.submodules.tap_multiplier = multiplier = TapMultiplier(factor, width)
-            m.d.comb += [multiplier.activation.eq(self.activation_i), multiplier.tap.eq(self.tap_i),
-                         multiplier.tap_counts.eq(self.tap_counts), multiplier.take_tap.eq(self.depthwise)]
+            given = [multiplier.activation.eq(self.activation_i), multiplier.tap.eq(self.tap_i),
+                     multiplier.tap_counts.eq(self.tap_counts), multiplier.take_tap.eq(self.depthwise)]
         else:
             m.submodules.multiplier = multiplier = Multiplier(factor, width)
-            m.d.comb += multiplier.left.eq(self.activation_i)
+            given = [multiplier.left.eq(self.activation_i)]
         activation = Signal(signed(factor), reset_less=True)  # the multiplier's own first register has it too
         partial_sum = Signal(self.partial_sum_o.shape(), reset_less=True)
         m.d.sync += activation.eq(self.activation_i)
         total = circuits(self._arch).add_product(self.partial_sum_i, multiplier.product, len(partial_sum))
         m.d.sync += partial_sum.eq(total)
         m.d.comb += [
-            self.activation_o.eq(activation), self.partial_sum_o.eq(partial_sum),
+            self.activation_o.eq(activation), self.partial_sum_o.eq(partial_sum), *given,
             multiplier.right.eq(weights.shadow), multiplier.take_right.eq(self.swap), weights.shift.eq(self.shift),
             weights.link_i.eq(self.link_i), self.link_o.eq(weights.link_o),
         ]

@@ -215,8 +215,9 @@ class LiteRt:
             kernels = lite.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if sizes else lite.OpResolverType.AUTO
             self.interpreter = lite.Interpreter(model_path=str(path), experimental_preserve_all_tensors=everything,
                                                 experimental_op_resolver_type=kernels)
-        for entry in self.interpreter.get_input_details() if sizes else ():
-            self.interpreter.resize_tensor_input(entry["index"], sizes[_plain(entry)])
+        if sizes:
+            for entry in self.interpreter.get_input_details():
+                self.interpreter.resize_tensor_input(entry["index"], sizes[_plain(entry)])
         self.interpreter.allocate_tensors()
         self.numbers = {_plain(entry): entry["index"] for entry in self.interpreter.get_tensor_details()}
 
