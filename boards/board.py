@@ -109,7 +109,7 @@ class Board:
     processor: Processor | None = None
     others: tuple[str, ...] = ()
     uart_alone: tuple[str, ...] = ()
-    """Presets that are built without the board's Ethernet, which would leave them too little room."""
+    """Presets that are built without the board's Ethernet, beside which they miss their clock or were not tried."""
     target_hz: float | None = None
     routed: Mapping[str, float | None] = field(default_factory=dict)
     flash_name: str | None = None

@@ -7,7 +7,7 @@ from weft.boards.board import Board, OnChip, Shell
 
 BOARD = Board(
     key="crosslink_nx_evn", name="Lattice CrossLink-NX Evaluation Board", arch="crosslink_nx", part="LIFCL-40",
-    speed_grade="9BG400C", family="nexus", flash_name="crosslinknx_evn",
+    speed_grade="9BG400C", family="nexus", routed={"crosslink_nx": 71.09e6}, flash_name="crosslinknx_evn",
     plug="Mini-USB (JTAG and UART of the FT2232H), with the jumper JP2 (oscillator) and the links R15 and R17 (UART) "
          "in place.",
     shell=Shell(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LambdaConcept ECPIX-5 85F: 512 MB of DDR3, UART, and Ethernet.
+"""LambdaConcept ECPIX-5 85F: 512 MB of DDR3, UART, and Ethernet beside the machine of bytes.
 
 Of 8 lanes those of bytes route beside the shell (docs/decisions/boards.md)."""
 
@@ -8,13 +8,13 @@ from weft.hw.contract.dram import LiteDram
 
 BOARD = Board(
     key="ecpix5", name="LambdaConcept ECPIX-5 85F", arch="ecpix5_4",
-    others=("ecpix5", "ecpix5_2x4", "ecpix5_4_lut", "ecpix5_int8"), uart_alone=("ecpix5_2x4",),
+    others=("ecpix5", "ecpix5_2x4", "ecpix5_4_lut", "ecpix5_int8"), uart_alone=("ecpix5_4", "ecpix5_2x4"),
     part="LFE5UM5G-85F", speed_grade="8", family="ecp5",
-    target_hz=90e6, routed={"ecpix5_4": 75.35e6, "ecpix5_2x4": 75.28e6, "ecpix5_int8": 75.2e6, "ecpix5": None},
+    target_hz=90e6, routed={"ecpix5_4": 75.35e6, "ecpix5_2x4": 75.28e6, "ecpix5_int8": 77.07e6, "ecpix5": None},
     platform="amaranth_boards.ecpix5:ECPIX585Platform", flash_name="ecpix5",
     flash_variants={"r03": "ecpix5_r03"},
     plug="Micro-USB (JTAG and UART of the FT2232; of revision R03 the FT4232, whose third channel is the UART); "
-         "Ethernet if wanted, the board is 192.168.1.50.",
+         "Ethernet if wanted beside ecpix5_int8, the board is 192.168.1.50.",
     shell=Shell(
         platform="litex_boards.platforms.lambdaconcept_ecpix5:Platform", platform_options={"device": "85F"},
         clocks="litex_boards.targets.lambdaconcept_ecpix5:_CRG", clock_hz=75e6,

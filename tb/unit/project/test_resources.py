@@ -184,9 +184,9 @@ def test_the_command_says_whether_a_machine_fits(weft: Weft) -> None:
 
 def test_a_board_takes_what_its_own_shell_takes() -> None:
     shells = {name: around(BOARDS[name])["lut"] for name in ("arty_a7_35", "arty_a7_100", "ulx3s", "ecpix5", "pynq_z1")}
-    assert shells == {"arty_a7_35": 5_100, "arty_a7_100": 8_200, "ulx3s": 4_000, "ecpix5": 12_400,
+    assert shells == {"arty_a7_35": 5_100, "arty_a7_100": 8_200, "ulx3s": 4_000, "ecpix5": 7_000,
                       "pynq_z1": resources.SHELL["lut"]}
-    assert around(BOARDS["ecpix5"], Arch.load("ecpix5_2x4"))["lut"] == 7_000, "without Ethernet"
+    assert around(BOARDS["ecpix5"], Arch.load("ecpix5_int8"))["lut"] == 12_400, "with Ethernet"
     tang = around(BOARDS["tang_nano_20k"])
     assert (tang["lut"], tang["bram"]) == (2_000, 4 + 16 + 16), "its memory: 8, 32 and 32 KiB"
     nexus = around(BOARDS["crosslink_nx_evn"])
