@@ -282,8 +282,8 @@ def test_two_elements_share_a_block_and_its_cascade(block: str, size: int, tmp_p
 
 
 @pytest.mark.parametrize(("keys", "lanes"), [({"array_size": 3, "depthwise_taps": 3}, 3),
-                                             pytest.param({"array_size": 4, "depthwise_taps": 3, "data_type": "INT8"},
-                                                          4, marks=pytest.mark.wide)])
+                                             pytest.param({"array_size": 6, "depthwise_taps": 3, "data_type": "INT8"},
+                                                          6, marks=pytest.mark.wide)])
 def test_a_block_chooses_between_activation_and_tap(keys: dict, lanes: int, tmp_path: Path) -> None:
     """The block's own adder chooses, the column's sum stays a cascade, and the netlist computes what the array does."""
     arch = EXERCISED.replace(**keys)

