@@ -23,7 +23,8 @@ def cases(quick: set[str]) -> list:
                         "stream_ping_pong", "stream_register_slice", "turns", "decoder_ranges", "operations_*",
                         "order_unit_queue", "order_dram0_write", "order_ping_pong", "order_register_slice",
                         "order_stream_fifo", "blame_dram0_write", "local_memory", "tracker_*", "ring", "decoder_form",
-                        "stream_dram_writer", "stream_move_out", "order_read_stream", "ring_odd")
+                        "stream_dram_writer", "stream_move_out", "order_read_stream", "ring_odd", "turns_two_rows",
+                        "rows_ahead")
 @pytest.mark.slow
 @pytest.mark.parametrize("proof", cases(FAST))
 def test_proof_holds(proof: Proof) -> None:

@@ -296,7 +296,7 @@ def test_a_bitstream_of_nexus_is_packed(tmp_path: Path) -> None:
 
 
 # -- the shell ---------------------------------------------------------------------------------------------------------
-@pytest.mark.wide_cases("arty*", "ecpix5")
+@pytest.mark.wide_cases("arty*", "ecpix5", "crosslink_nx_evn", "ulx3s")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SHELLS])

@@ -393,7 +393,7 @@ def shell_in(folder: Path, key: str) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.wide
 def test_yosys_knows_every_pin_of_the_processors(installed: Installed, tmp_path: Path) -> None:
     """All pins that are joined are there, as wide as they are, and driven."""
     folder = shell_in(tmp_path / "made", "pynq_z2")

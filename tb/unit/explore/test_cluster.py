@@ -85,6 +85,7 @@ def test_a_scheduler_with_keys_is_used(tmp_path: Path, monkeypatch: pytest.Monke
             pass
 
 
+@pytest.mark.wide_cases("*-keys signed alike")
 @pytest.mark.parametrize(("arguments", "text"), [
     (("--scheduler", "tcp://127.0.0.1:8786"), "tcp://127.0.0.1:8786: found no TLS; allowed: a scheduler that"),
     (("--scheduler", "127.0.0.1:8786"), "127.0.0.1:8786: found no TLS; allowed: a scheduler that knows its users"),

@@ -27,7 +27,7 @@ def published() -> tuple[Arch, Path, dict]:
     return Arch.from_dict({**model["arch"], "mac_rounding": EVERY_STEP}), model_file.parent, model
 
 
-@pytest.mark.wide_cases("1", "2")
+@pytest.mark.wide_cases("1", "2", "4")
 @pytest.mark.parametrize("image", range(IMAGES))
 def test_published_logits_are_exact(image: int) -> None:
     arch, folder, model = published()

@@ -20,7 +20,7 @@ CORES = 3
 @pytest.fixture(scope="module")
 def text() -> str:
     """The RTLIL of a system as Amaranth writes it."""
-    module, ports = with_ports(lockstep_archs()["lanes4_int8"].replace(cores=CORES))
+    module, ports = with_ports(lockstep_archs()["lanes2"].replace(cores=CORES, dram_ports="shared"))
     return str(rtlil.convert(module, name="weft_top", ports=ports, emit_src=False))
 
 

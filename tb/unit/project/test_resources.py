@@ -136,6 +136,7 @@ def test_each_content_is_counted_once_and_kept(tmp_path: Path, monkeypatch: pyte
     assert counted.of("lanes4", machines["lanes4"], "ecp5") is None
 
 
+@pytest.mark.wide
 def test_a_change_elsewhere_leaves_a_block_its_digest() -> None:
     """Local memory comes before the fetcher in the machine, and passes fewer ports' names with one bank."""
     machines = [Arch.load("tiny").replace(local_banks=banks) for banks in (1, 2)]

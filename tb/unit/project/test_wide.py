@@ -9,6 +9,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from weft.tb import wide
 from weft.tb.mutations import breaks
 
@@ -34,6 +36,7 @@ def collected(folder: Path) -> dict[str, tuple[bool, list[str]]]:
     return json.loads(file.read_text())
 
 
+@pytest.mark.wide
 def test_marks_and_breaks_fit_the_suite(tmp_path: Path) -> None:
     cases = collected(tmp_path)
     tests: dict[str, list[str]] = defaultdict(list)

@@ -146,7 +146,7 @@ def after_faults(writer: Writer, made: Versions, fault: str) -> Iterator[tuple[s
             return
 
 
-@pytest.mark.wide_cases("in new folders-*", "through a link-*", "*at byte 1")
+@pytest.mark.wide_cases("in new folders-*", "through a link-*", "*at byte 1", "a set-*at byte*", "a board-*at byte*")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_fault_at_any_change_leaves_the_old_or_the_new(name: str, fault: str, tmp_path: Path) -> None:
