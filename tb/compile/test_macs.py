@@ -116,6 +116,7 @@ def test_weights_of_0_among_others_are_work(tmp_path: Path) -> None:
     assert row["done_macs"] == row["macs"] == 16 * 24 * 64
 
 
+@pytest.mark.wide_cases("exports/*")
 @pytest.mark.parametrize("name", ["today/gpt_kv", "exports/vit_sim", "exports/gru"])
 def test_drawn_macs_of_real_networks(name: str, tmp_path: Path) -> None:
     """A class token that one matrix reads, gates that see a state of zeros."""

@@ -39,7 +39,7 @@ def broken_off(name: str, program: int, after: int) -> Case:
     return Case(arch, case.seed, case.program, broken_off=before, reset_after=after)
 
 
-@pytest.mark.wide_cases("lanes2", "lanes3*", "lanes10*")
+@pytest.mark.wide_cases("lanes2", "lanes3*", "lanes4_lut", "lanes10*")
 @pytest.mark.parametrize("name", CUTS)
 def test_a_reset_in_any_cycle_leaves_nothing_behind(name: str) -> None:
     """Cycles evenly spread over the beginning, each in a program of its own."""

@@ -53,6 +53,7 @@ def test_random_programs_leave_what_golden_leaves_in_any_order(name: str) -> Non
     assert [differences(a, b, 3) for a, b in zip(ours, theirs, strict=True)] == [[], []]
 
 
+@pytest.mark.wide_cases("2-*")
 @pytest.mark.parametrize("name", SYSTEMS)
 @pytest.mark.parametrize("latency", [2, 30])
 def test_random_programs_take_the_cycles_of_the_estimate(name: str, latency: int) -> None:

@@ -115,7 +115,7 @@ read_rtlil array.il
 synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top top -run begin:prepare
 proc
 techmap -map multipliers.v
-synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top top -run prepare:
+synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top top -run prepare:coarse
 select top
 write_rtlil -selected netlist.il
 write_json -selected array.json

@@ -80,6 +80,7 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.wide_cases("verilog: weft_top.v")
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_file_of_another_kind_stays_and_an_own_one_is_replaced(name: str, here: Path, weft: Weft) -> None:
     command, file = WRITERS[name]

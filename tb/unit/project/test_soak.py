@@ -56,7 +56,7 @@ def test_the_table_counts_all_runs_of_machines_whose_names_are_words() -> None:
     assert {row[0]: row[2] for row in rows}["cores"] == str(sum(len(job.seeds) for job in drawn))
 
 
-@pytest.mark.slow
+@pytest.mark.wide
 def test_a_run_keeps_its_seeds_and_goes_on_behind_them(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--hours", "0", "--kind", "networks", "--jobs", "1", "--folder",
                str(tmp_path)]
