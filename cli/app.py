@@ -80,10 +80,11 @@ add_summaries(ir.app)
 # -- a command line ----------------------------------------------------------------------------------------------------
 def run_command_line(arguments: Sequence[str] | None) -> int:
     """Run the command that the arguments name; return its exit code. Raises WeftError for wrong options."""
-    insist_on_values(app, sys.argv[1:] if arguments is None else arguments)
+    program = typer.main.get_command(app)  # typer would make it anew at every call
+    insist_on_values(program, sys.argv[1:] if arguments is None else arguments)
     try:
-        return int(app(args=None if arguments is None else list(arguments), prog_name="weft",
-                       standalone_mode=False) or FINE)
+        return int(program(args=None if arguments is None else list(arguments), prog_name="weft",
+                           standalone_mode=False) or FINE)
     except TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else app.info.name

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import shutil
 import sys
 import textwrap
@@ -12,15 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from weft.cli.places import places_object, print_places
 from weft.cli.poor import poor, recorded
 from weft.support.errors import one_line
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from weft.compiler.backend.report import CompileReport
     from weft.compiler.check.checker import Verdict
     from weft.hw.contract.arch import Arch
@@ -37,38 +35,16 @@ WANTED_DECIBELS, WANTED_OF_BYTES = 45, 20
 """The signal to noise below which a report gives advice."""
 
 
-class Rate(ProgressColumn):
-    """A column of a progress bar: how many are done, how many a second, and the time that is left.
-
-    It is empty if the end is not known."""
-
-    def render(self, task: Task) -> Text:
-        """Return the column's text for a task."""
-        if not task.total:
-            return Text("")
-        done = f"{task.completed:,.0f} of {task.total:,.0f}"
-        if not task.speed:
-            return Text(done)
-        return Text(f"{done}, {task.speed:,.3g}/s, {datetime.timedelta(seconds=int(task.time_remaining or 0))} left")
-
-
 @contextlib.contextmanager
 def progress() -> Iterator[Tell]:
     """Show a bar with the current stage on standard error, if that is a terminal; it disappears at the end."""
-    stage = TextColumn("{task.description}", markup=False)  # a layer's name may look like markup
-    columns = (SpinnerColumn(), stage, BarColumn(bar_width=20), TimeElapsedColumn(), Rate())
-    error = Console(file=getattr(sys.stderr, "raw", sys.stderr))  # a bar is control characters
-    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bars:
-        task = bars.add_task("", total=None)
-        known = ""
+    error = getattr(sys.stderr, "raw", sys.stderr)  # a bar is control characters
+    if error is None or not error.isatty():
+        yield lambda stage, done, total: None
+        return
+    from weft.cli.bars import bar  # rich, for which output into a file need not wait
 
-        def tell(stage: str, done: int, total: int) -> None:
-            nonlocal known
-            if stage != known:  # another stage has another rate
-                bars.reset(task)
-                known = stage
-            bars.update(task, description=one_line(stage), completed=done, total=total or None)
-
+    with bar(error) as tell:
         yield tell
 
 
@@ -82,6 +58,8 @@ def working(stage: str) -> Iterator[None]:
 
 def plain_console(width: int = 40) -> Console:
     """Return a console for tables, at least ``width`` wide, without markup and colours."""
+    from rich.console import Console
+
     return Console(width=max(shutil.get_terminal_size().columns, width), markup=False, emoji=False, highlight=False,
                    color_system=None)
 

@@ -8,9 +8,6 @@ import shutil
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
 from weft.support.errors import one_line
 
 if TYPE_CHECKING:
@@ -73,6 +70,9 @@ def _of_machine(number: int, places: list[Place]) -> tuple[str, ...]:
 
 def print_rich(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     """Print a table as wide as the terminal; long words are folded."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="")
     for name in columns:
         table.add_column(name, overflow="fold")

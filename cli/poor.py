@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
-from weft.hw.contract.arch import Arch
-from weft.hw.contract.schemes import SchemeKind
-from weft.tmodel.manifest import OUTPUTS_DECIBELS
-from weft.tmodel.network import Network
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.hw.contract.arch import Arch
+    from weft.tmodel.network import Network
 
 
 def recorded(network: Network) -> float | None:
     """Return the signal to noise that ``compiler/check/quality.py`` recorded in a network; None if there is none."""
+    from weft.tmodel.manifest import OUTPUTS_DECIBELS
+
     found = next((row.get(OUTPUTS_DECIBELS) for model in network.machines[-1:] for row in model.layers[-1:]), None)
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
@@ -21,6 +24,7 @@ def recorded(network: Network) -> float | None:
 def poor(decibels: float | None, arch: Arch) -> list[str]:
     """Return a warning if outputs lost their signal, with the cure; else an empty list."""
     from weft.compiler.quantize.quality import POOR_DECIBELS
+    from weft.hw.contract.schemes import SchemeKind
 
     if decibels is None or decibels >= POOR_DECIBELS:
         return []

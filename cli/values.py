@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import typer
+from typing import TYPE_CHECKING
 
 from weft.support.errors import WeftError, explain
 
+if TYPE_CHECKING:
+    from typer._click import Command
 
-def insist_on_values(app: typer.Typer, arguments: Sequence[str]) -> None:
+
+def insist_on_values(program: Command, arguments: Sequence[str]) -> None:
     """Raise WeftError for an option that takes the next option as its value, or a value that it does not take.
 
     Typer takes ``--report --html`` as a file of the name ``--html``, and for ``--json=yes`` it does not name the
     command."""
-    command, words = typer.main.get_command(app), list(arguments)
+    command, words = program, list(arguments)
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
     options = {name: each for each in command.params if each.param_type_name == "option" for name in each.opts}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.runtime import rtsys
 
 from weft.support.cache import cache_directory
 from weft.support.sources import sources_digest
@@ -67,9 +68,13 @@ class KeptCode(FunctionCache):
             super().save_overload(sig, data)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled function for argument types ``sig`` from the cache, else from the wheel, else None."""
+        """Return the compiled function for argument types ``sig`` from the cache, else from the wheel, else None.
+
+        numba would first load all that its compiler knows, for 0.2 s. Machine code only needs numba's allocator; where
+        none is found, the compiler loads the rest."""
+        rtsys.initialize(target_context)
         try:
-            found = super().load_overload(sig, target_context)
+            found = self._load_overload(sig, target_context)
         except Exception:  # whatever pickle makes of half a file
             with contextlib.suppress(OSError):
                 self.flush()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import onnx
 import onnxruntime
-from onnx.reference import ReferenceEvaluator
 
 from weft.support.errors import WeftError, explain
 from weft.support.files import reason
@@ -80,6 +79,8 @@ def _evaluator(model: onnx.ModelProto | bytes,
     """Return :func:`runner` by ONNX's own evaluator; ``refusal``: why onnxruntime does not load the model.
 
     Both raise WeftError, with the refusal, where the evaluator fails too."""
+    from onnx.reference import ReferenceEvaluator  # which few models need, and which takes long to import
+
     def refused(error: Exception) -> WeftError:
         return WeftError(explain("model", f"onnxruntime does not load it ({refusal}), and onnx's evaluator does not "
                                  f"run it ({reason(error)})", "a model that one of them runs",

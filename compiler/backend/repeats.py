@@ -5,9 +5,9 @@ A Repeat takes as much space as an instruction, so the longest repetition from e
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from weft.cycles.jit import entry, kernel
 from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.repeats import KINDS, kind_of
@@ -48,7 +48,7 @@ def _steps(table: np.ndarray, isa: Isa) -> tuple[np.ndarray, np.ndarray]:
     return one, np.where(first, ~np.arange(len(opcode), dtype=np.uint64), other)
 
 
-@numba.njit(cache=True)
+@entry
 def _longest_repetitions(one, other, reach, most):  # type: ignore
     """Return int64 [words] of place, distance and count: how the program is written with Repeats.
 
@@ -76,7 +76,7 @@ def _longest_repetitions(one, other, reach, most):  # type: ignore
     return places[:words], distances[:words], counts[:words]
 
 
-@numba.njit(cache=True)
+@kernel
 def _bucket(one, other, place):  # type: ignore
     """Return the hash bucket of the pair of steps at ``place``."""
     mixed = one[place] + (other[place] << np.uint64(7))
@@ -84,7 +84,7 @@ def _bucket(one, other, place):  # type: ignore
     return np.int64(mixed * np.uint64(0xD6E8_FEB8_6659_FD93) >> np.uint64(48))
 
 
-@numba.njit(cache=True)
+@kernel
 def _equal_steps(one, other, found, place, most):  # type: ignore
     """Return how many steps from ``found`` on equal those from ``place`` on, at most ``most``.
 

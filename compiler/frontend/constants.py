@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from weft.compiler.errors import reason, refuse
 from weft.compiler.frontend.graph import Shape
@@ -129,6 +128,8 @@ def _evaluated(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> Sequ
     """Return the outputs of a model.
 
     ONNX's own evaluator computes them, or onnxruntime if that one lacks the operator's version."""
+    from onnx.reference import ReferenceEvaluator  # as in tmodel/onnx_engine.py
+
     try:
         return list(ReferenceEvaluator(model).run(None, dict(inputs)))
     except RuntimeError:  # NotImplementedError among them

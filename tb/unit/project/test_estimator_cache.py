@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The estimator's machine code is kept where there is room, and made again where there is none."""
 
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -51,6 +53,21 @@ def wait_and_compile(folder: Path) -> int:
 def test_of_two_processes_one_compiles(tmp_path: Path) -> None:
     with ProcessPoolExecutor(2) as pool:
         assert sorted(pool.map(wait_and_compile, [tmp_path] * 2)) == [0, 1]
+
+
+COMPILERS_OWN = "numba.cpython.listobj"
+"""A module that numba loads when it compiles anything, with some hundred others."""
+FOUND = f"""
+import sys; from pathlib import Path
+from weft.tb.unit.project.test_estimator_cache import wait_and_compile
+print(wait_and_compile(Path(sys.argv[1])), {COMPILERS_OWN!r} in sys.modules)
+"""
+
+
+def test_kept_code_runs_without_what_the_compiler_loads(tmp_path: Path) -> None:
+    said = [subprocess.run([sys.executable, "-c", FOUND, str(tmp_path)], capture_output=True, text=True,
+                           check=True).stdout.split() for _ in range(2)]
+    assert said == [["1", "True"], ["0", "False"]]
 
 
 def test_half_a_file_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

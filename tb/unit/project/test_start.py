@@ -13,7 +13,10 @@ VERSION_SECONDS = 0.15
 """Of the processor, all of a process that prints the version."""
 TRIES = 5
 COMMAND = [sys.executable, "-c", "from weft.cli.main import main; main()"]
-LIBRARIES = {"onnx", "onnxruntime", "amaranth", "numba", "cocotb"}
+LIBRARIES = {"onnx", "onnxruntime", "amaranth", "numba", "cocotb", "rich"}
+NOT_FOR_EVERY_NETWORK = {"amaranth", "cocotb", "rich", "onnx.reference", "weft.golden.machine", "weft.simulate",
+                         "weft.cycles.system"}
+"""What ``weft compile`` needs only with an option, on a terminal, for a rare network or for several cores."""
 
 
 def seconds_of(*arguments: str) -> tuple[float, str]:
@@ -42,3 +45,8 @@ def test_the_version_is_the_same_beside_other_words() -> None:
 def test_the_commands_load_their_libraries_when_they_run() -> None:
     _, modules = imported("import weft.cli.app")
     assert not modules & {*LIBRARIES, "weft.compiler", "weft.hw.core", "weft.hw.flow.resources"}
+
+
+def test_compiling_loads_no_more_than_every_network_needs() -> None:
+    _, modules = imported("import weft.cli.app, weft.compiler.pipeline")
+    assert "onnxruntime" in modules and not modules & NOT_FOR_EVERY_NETWORK
