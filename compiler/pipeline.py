@@ -30,6 +30,7 @@ from weft.compiler.parameters import OWN_POINTS, POINTS, SCALES, Parameters, par
 from weft.compiler.partition import Part, Partition
 from weft.compiler.passes.canonicalise_variances import canonicalise_variances
 from weft.compiler.passes.dead_pixels import drop_unread_pixels
+from weft.compiler.passes.dead_taps import drop_dead_taps
 from weft.compiler.passes.fold import fold_channelwise
 from weft.compiler.passes.fuse_functions import fuse_byte_functions, fuse_functions
 from weft.compiler.passes.nest_pools import nest_pools
@@ -75,6 +76,7 @@ STEPS: tuple[Step, ...] = (
     Step("scale_functions", steps.functions_scaled, OWN_POINTS),    # -> Graph
     Step("fuse_gates", steps.gates_fused, OWN_POINTS),              # -> Graph
     Step("scale_channels", scale_channels, SCALES),                 # gates of channels
+    Step("drop_dead_taps", drop_dead_taps),
     Step("pack_inputs", pack_inputs),
     Step("layers", steps.layers),                                   # -> Layers
     Step("calibrate", steps.calibrated, POINTS),                    # -> Calibration: the range of every tensor
