@@ -133,14 +133,14 @@ class Debugger:
         opcodes = self.stepper.opcodes()
         if text.lower() in opcodes:
             return self.stepper.of_opcode(opcodes[text.lower()])
-        if not text.isdecimal() or int(text) >= self.stepper.count:
+        if not _is_number(text) or int(text) >= self.stepper.count:
             raise WeftError(explain("instruction", repr(text), f"0..{self.stepper.count - 1}, {', '.join(opcodes)}",
                                     "give one of them"))
         return [int(text)]
 
     def _at_counter(self, text: str) -> list[int]:
         """Return the instructions of a program counter."""
-        found = np.flatnonzero(self.counters == int(text)).tolist() if text.isdecimal() and len(text) < 11 else []
+        found = np.flatnonzero(self.counters == int(text)).tolist() if _is_number(text) else []
         if not found:
             raise WeftError(explain("program counter", repr(text), f"{self.counters.min(initial=0)}.."
                                     f"{self.counters.max(initial=0)}", "give one of them; `list` shows them"))
@@ -301,12 +301,17 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number that Python and numpy take: :func:`int` refuses more than 4300 digits."""
+    return text.isdecimal() and len(text) < 19
+
+
 def _number(words: Sequence[str], place: int, what: str, least: int, most: int, default: int) -> int:
     """Return the number at a place among words, or the default. Raise WeftError for anything else."""
     if len(words) <= place:
         return default
     text = words[place]
-    if not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
+    if not _is_number(text) or not least <= int(text) <= most:
         raise WeftError(explain(what, repr(text), f"{least}..{most}", "give a number of this range"))
     return int(text)
 

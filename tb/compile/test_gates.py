@@ -12,9 +12,10 @@ import pytest
 from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.stages import Gate
 from weft.compiler.lir import Simd, SimdLoop
-from weft.compiler.passes.fuse_gates import BODY
+from weft.compiler.passes.fuse_gates import BODY, _filling
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import largest_point
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 from weft.tb.compile.test_operators import EACH_ARCH, samples
 
@@ -103,6 +104,15 @@ def test_what_would_lose_or_others_read_stays(tmp_path: Path, build: Callable[[M
     maker = network(build)
     layers = after_all_steps(maker.save(tmp_path / "model.onnx"), BASE, samples(maker))[Layers]
     assert not any(isinstance(layer.elementwise, Gate) for layer in layers)
+
+
+@pytest.mark.parametrize("magnitude", [0.01, 0.7, 1.0, 1.5, 3.3, 90.0])
+def test_a_product_of_two_equal_points_fills_its_range(magnitude: float) -> None:
+    """Of a product's numbers the largest is beyond half of the range, at a point that two equal ones add up to."""
+    factor, number = _filling(magnitude, BASE), BASE.number
+    point = largest_point(magnitude * factor, number.width)
+    assert 0.5 * 0.99 < factor < 2 and (point + number.point) % 2 == 0
+    assert magnitude * factor * 2.0 ** point >= 0.49 * 2 ** (number.width - 1)
 
 
 def test_a_vector_takes_four_instructions_that_read_three_times(tmp_path: Path) -> None:

@@ -17,13 +17,16 @@ from weft.compiler.choices import Choices
 from weft.compiler.cores import AUTO, LATENCY, SPLIT, THROUGHPUT
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.stages import Product
 from weft.compiler.lir import DRAM0, LOCAL, Address, DataMove, Signal
 from weft.compiler.pipeline import compile_model, run_parts, run_steps
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
+from weft.compiler.split.touched import touched
 from weft.compiler.split.verify import verify_cores
+from weft.compiler.tiling.search import Search
 from weft.compiler.tiling.share import Cuts, shares, ways_to_cut
 from weft.compiler.tiling.spans import Box
 from weft.cycles.system import cycles_an_image, estimate_system
@@ -256,6 +259,18 @@ def test_shares_cover_a_box_once() -> None:
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
+def test_a_product_waits_for_every_row_of_the_tensor_that_is_its_weights(tmp_path: Path) -> None:
+    maker = ModelMaker((1, 1, 5, 3))
+    maker.node("MatMul", "x", maker.node("Transpose", "x", perm=(0, 1, 3, 2)))
+    products = run_steps(Request(maker.save(tmp_path / "net.onnx"), {"x": np.ones((1, 1, 5, 3), np.float32)}),
+                         network_rule.ARCHS["lanes8"])
+    (number, layer), = [(number, layer) for number, layer in enumerate(products[Layers])
+                        if isinstance(layer.core, Product)]
+    shape = Search().shape(layer, products[Consts].layers[number], network_rule.ARCHS["lanes8"])
+    read = {var.root: box for var, box in touched(shape).reads}
+    assert read[layer.core.weights.root] == Box((0, 1), (0, 3), (0, 1))  # a row for each number of a row of x
+
+
 def test_a_tmodel_has_a_program_for_each_core(tmp_path: Path) -> None:
     path = residual(tmp_path)
     report = compile_model(path, THREE, tmp_path, calibration=images(path), cores=SPLIT)

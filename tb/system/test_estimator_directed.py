@@ -54,6 +54,7 @@ PROGRAMS: dict[str, list[Instruction]] = {
         simd(SimdOpcode.INCREMENT, 0, 1, read=3), simd(SimdOpcode.MOVE, 1, 0, write=5),
         simd(SimdOpcode.ABS, 0, 0, read=5, write=6), ISA.simd_loop(5, 2), simd(SimdOpcode.MOVE, 0, 1, read=8),
         simd(SimdOpcode.INCREMENT, 1, 0, write=8)],
+    "the end of a load of weights": [ISA.load_weight(0, 3)],
 }
 
 MEASURED = {
@@ -70,6 +71,7 @@ MEASURED = {
         (66, 69, 84), (82, 85, 100), (83, 86, 101), (84, 88, 119)]),
     "bursts": (237, [(5, 9, 136), (6, 137, 236)]),
     "registers": (59, [(5, 8, 23), (6, 9, 28), (7, 10, 42), (8, 15, 43), (24, 29, 44), (29, 32, 58)]),
+    "the end of a load of weights": (19, [(5, 9, 12)]),
 }
 """Of each program: cycles in all, and of each operation the cycle of its issue, its start and its end."""
 

@@ -4,15 +4,19 @@ That the model is LiteDRAM to the cycle: ``tb/system/test_board_dram.py``."""
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from itertools import pairwise
 
 import pytest
+from litedram import init
 
 from weft.boards import BOARDS
 from weft.boards.board import Memory
 from weft.boards.processor_memory import BURSTS, behind_ports
+from weft.boards.shell.generate import DFI_BITS, command_bits
 from weft.cycles.replay import estimate
 from weft.cycles.system import estimate_system
 from weft.hw.contract.arch import Arch
@@ -145,3 +149,11 @@ def test_refresh_keeps_a_read_waiting_and_closes_its_row(board: str) -> None:
 def test_half_a_word_each_is_written_and_answered() -> None:
     """Two beats of a DDR3 word. With LiteDRAM's own converter no command ever followed."""
     assert len(asked(dram_of("ecpix5"), [(0, "write", 0, 16), (60, "write", 4096, 1)], 400)["b"]) == 2
+
+
+def test_bits_of_the_controllers_registers_are_those_of_litedrams_header() -> None:
+    """The host starts DRAM with them; the header that LiteDRAM writes for firmware states the same."""
+    defined = {name: int(bits, 16) for name, bits in re.findall(
+        r'define\("(DFII_\w+)", +"(0x\w+)"\)', inspect.getsource(init))}
+    assert {name: command_bits(name) for name in DFI_BITS} == {name: defined[name] for name in DFI_BITS}
+    assert command_bits("DFII_COMMAND_RAS|DFII_COMMAND_CS") == 9

@@ -12,16 +12,20 @@ import time
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from weft.cli.main import exit_code
-from weft.compiler.pipeline import compile_model
+from weft.compiler.lir import MatMul
+from weft.compiler.pipeline import compile_model, run_steps
+from weft.compiler.request import Request
+from weft.compiler.scheduler.schedule import Schedule
 from weft.cycles.replay import estimate
 from weft.cycles.system import cycles_an_image
 from weft.explore import measure
-from weft.explore.measure import Network, Refused, digest_of
+from weft.explore.measure import Network, Refused, _least_vectors, digest_of
 from weft.explore.results import Results
-from weft.explore.search import BOUNDED, ESTIMATED, FIT, Outcome, Search
+from weft.explore.search import BOUNDED, ESTIMATED, FIT, REFUSED, Outcome, Search
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, default_axes, points, without
 from weft.explore.workers import dask
 from weft.hw.contract.arch import Arch
@@ -32,6 +36,7 @@ from weft.hw.flow.parts import PARTS
 from weft.runtime.programs import image_a_core
 from weft.support.errors import WeftError
 from weft.support.processes import Here
+from weft.tb.compile.run_model import ModelMaker
 from weft.tmodel.network import Network as Compiled
 
 ROOT = Path(__file__).parents[3]
@@ -96,6 +101,17 @@ def test_the_bound_is_below_the_cycles_and_near_them(network: Network, space: li
         assert point.arch.array_size > 4 or least > found / 2, "a bound of nothing rules out nothing"
 
 
+def test_the_bound_counts_the_vectors_of_a_product_of_two_tensors(tmp_path: Path) -> None:
+    """With one weight tile it is what the program's MatMuls take, with more of them nearly that."""
+    for rows, columns, nearly in ((5, 3, 1.0), (20, 11, 0.9)):
+        maker = ModelMaker((1, 1, rows, columns))
+        maker.node("MatMul", "x", maker.node("Transpose", "x", perm=(0, 1, 3, 2)))
+        request = Request(maker.save(tmp_path / "net.onnx"), {"x": np.ones(maker.shape, np.float32)})
+        products = run_steps(request, BASE.replace(array_size=8))
+        taken = sum(each.size * each.rows for each in products[Schedule].operations if isinstance(each, MatMul))
+        assert nearly * taken <= _least_vectors(products) <= taken
+
+
 def test_the_front_is_that_of_looking_at_everything(network: Network, space: list[Point], outcome: Outcome) -> None:
     fitting = [point for point in space if not point.short]
     every = {point.index: cycles(network, point.arch) for point in fitting}
@@ -108,6 +124,14 @@ def test_the_front_is_that_of_looking_at_everything(network: Network, space: lis
     assert [found.cycles for found in outcome.front] == [every[found.point.index] for found in outcome.front]
     assert sum(outcome.counts.values()) == len(space)
     assert outcome.counts[FIT] == len(space) - len(fitting) and outcome.counts[BOUNDED] and outcome.counts[ESTIMATED]
+
+
+def test_machines_that_cannot_run_the_network_are_counted(network: Network, space: list[Point],
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "least_cycles", lambda network, arch: Refused("no room"))
+    found, fitting = search(network, space), [point for point in space if not point.short]
+    assert found.counts == {FIT: len(space) - len(fitting), REFUSED: len(fitting), BOUNDED: 0, ESTIMATED: 0}
+    assert found.refusals == {"no room": len(fitting)} and found.front == ()
 
 
 def test_workers_do_not_change_the_front(network: Network, space: list[Point], outcome: Outcome) -> None:
@@ -288,9 +312,6 @@ def test_a_killed_search_ends_as_one_that_ran_through(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_machines_of_the_front_take_these_cycles_in_rtl(outcome: Outcome, network: Network, tmp_path: Path) -> None:
-    import numpy as np
-
-    from weft.compiler.pipeline import compile_model
     from weft.runtime.session import RTL, Session
     from weft.simulate.job import MemorySettings
     from weft.tmodel.manifest import TModel

@@ -33,6 +33,10 @@ def test_a_board_has_a_chip_that_the_flow_knows(board: Board) -> None:
     assert (board.chip in FAMILIES[board.family].chips) if board.family in FAMILIES else board.family == "xc7"
 
 
+def test_a_board_says_what_its_build_makes() -> None:
+    assert (BOARDS["arty_a7_35"].built, BOARDS["ulx3s"].built) == ("Vivado project", "bitstream")
+
+
 def test_parts_and_chips_agree() -> None:
     chips = {chip.rpartition("-")[0] for family in FAMILIES.values() for chip in family.chips}
     assert set(synthesis.DEFAULT_PARTS.values()) | chips <= set(synthesis.PARTS)

@@ -165,6 +165,7 @@ def test_the_second_program_begins_where_the_host_ended(compiled: tuple[Path, Pa
     ("break layer nonsense", "layer: found 'nonsense'; allowed: "),
     ("break instruction 99999999", "instruction: found '99999999'; allowed: 0.."),
     ("break instruction jump", "instruction: found 'jump'"),
+    pytest.param("break instruction " + "9" * 5000, "instruction: found '99999999", id="instruction of 5000 digits"),
     ("break pc 99999999", "program counter: found '99999999'"),
     ("break pc 99999999999999999999999", "program counter: found"),
     ("delete layer conv9", "delete: found 'layer conv9'; allowed: no breaks"),

@@ -18,7 +18,7 @@ import pytest
 from weft.cli.main import exit_code
 from weft.cycles.program import MEMORIES
 from weft.hw.contract.units import UNIT_NAMES, Memory
-from weft.report.collect import lanes_used
+from weft.report.collect import Machine, lanes_used, page_data
 from weft.report.columns import packed
 from weft.report.live import SAMPLES, memory_over_time
 from weft.report.operations import Ran
@@ -99,6 +99,21 @@ def test_columns_are_the_operations(ran: Ran) -> None:
     found = zip(units.tolist(), begin.tolist(), length.tolist(), layer.tolist(), (lines[each] for each in text),
                 strict=True)
     assert sorted(found) == expected
+    order = list(zip(units.tolist(), begin.tolist(), strict=True))
+    assert order == sorted(order)  # the page looks for the operation under the pointer by halves
+
+
+def test_layers_of_every_program_say_when_they_run(network: Network, ran: Ran) -> None:
+    machine = Machine("tiny", 1e8, True, "routed", None)
+    totals = dict.fromkeys(("cycles", "macs", "done_macs", "utilization", "waits", "tail"), 0)
+    found = page_data(network, machine, [(ran, []), (ran, [])], totals)["layers"]
+    begins, ends = ran.spans
+    for number, layer in enumerate(found):
+        part, mine = divmod(number, len(ran.model.layers))
+        own = [index for index in range(len(begins)) if ran.layers[index] == mine]
+        assert layer["begin"] == part * ran.cycles + min(int(begins[index]) for index in own)
+        assert layer["end"] == part * ran.cycles + max(int(ends[index]) for index in own)
+        assert (layer["part"], layer["cycles"]) == (part, 0)  # no rows: nothing is known of its cycles
 
 
 def live_by_hand(ran: Ran, memory: Memory, instant: float) -> int:
