@@ -48,6 +48,7 @@ def find_known(model: onnx.ModelProto) -> Known:
     for _ in range(MOST_ROUNDS):
         model = _infer_shapes(model)
         proto, shapes = model.graph, _value_shapes(model.graph)
+        _name_types(proto, folder.known)
         kept, made = folder.fold_all(proto.node, shapes)
         _tell(proto, made, given)
         del proto.node[:]
@@ -122,6 +123,17 @@ def _value_shapes(graph: onnx.GraphProto) -> dict[str, Shape]:
         if _is_known(value):
             shapes[value.name] = tuple(entry.dim_value for entry in value.type.tensor_type.shape.dim)
     return shapes
+
+
+def _name_types(graph: onnx.GraphProto, constants: Mapping[str, np.ndarray]) -> None:
+    """Let every CastLike to a known type become a Cast, so that one of a constant is folded."""
+    kinds = {value.name: value.type.tensor_type.elem_type
+             for value in (*graph.input, *graph.value_info, *graph.output)}
+    kinds |= {name: onnx.helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in constants.items()}
+    for node in graph.node:
+        if node.op_type == "CastLike" and kinds.get(node.input[1]):
+            node.op_type = "Cast"
+            node.attribute.append(onnx.helper.make_attribute("to", kinds[node.input.pop()]))
 
 
 def _value_types(graph: onnx.GraphProto) -> dict[str, str]:

@@ -15,7 +15,7 @@ from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import must_run, read_model
 from weft.compiler.pipeline import compile_model
-from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise
+from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
 from weft.tmodel.manifest import TModel
 
 SHAPE = (1, 9, 8, 3)
@@ -141,3 +141,12 @@ def test_a_network_that_runs_runs_up_to_a_tensor_within(tmp_path: Path) -> None:
     inner = maker.conv("x", 3, 5, (1, 1))
     maker.node("Softmax", inner, axis=1)
     must_run(maker.save(tmp_path / "inner.onnx"), (inner,))
+
+
+def test_what_has_no_elements_is_left_out_of_a_concat(tmp_path: Path) -> None:
+    """A Split may leave nothing over, and the cache of a first step is empty."""
+    made = ModelMaker((1, 4, 6), opset=17)
+    made.nodes.append(onnx.helper.make_node("Split", ["x", made.constant(np.array([6, 0]))], ["all", "none"], axis=-1))
+    both = made.node("Concat", "none", made.node("MatMul", "all", made.normal(6, 6)), axis=-1)
+    made.node("Concat", both, "x", made.constant(np.zeros((1, 0, 6), np.float32)), axis=1)
+    check_model(made.save(tmp_path / "empty.onnx"), BASE, np.random.default_rng(0).standard_normal((2, 4, 6)), 60)
