@@ -18,7 +18,7 @@ from weft.compiler.frontend.constants import EXPORT_AGAIN, Folder
 from weft.compiler.frontend.graph import FLOAT, Shape
 from weft.compiler.frontend.onnx_writer import TOLD
 from weft.tmodel.onnx_bounds import captured, check_shapes
-from weft.tmodel.onnx_runnable import loop_shapes, ports_of
+from weft.tmodel.onnx_runnable import uninferred_shapes, ports_of
 
 MOST_ROUNDS = 64
 
@@ -92,7 +92,7 @@ def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
             raise refuse("shapes of the model", reason(error), "shapes that fit their operators",
                          EXPORT_AGAIN) from None
         check_shapes(inferred.graph)
-    found = {value.name: value for value in loop_shapes(inferred, ports_of(inferred.graph))}
+    found = {value.name: value for value in uninferred_shapes(inferred, ports_of(inferred.graph))}
     for value in inferred.graph.value_info:
         if value.name in found:
             value.CopyFrom(found.pop(value.name))

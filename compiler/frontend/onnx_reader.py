@@ -218,6 +218,18 @@ def _need_elements(nodes: Sequence[Node], shapes: Mapping[str, Shape]) -> None:
         made.update(node.outputs)
 
 
+def _ends_before(nodes: Sequence[Node], last: Node, outputs: Sequence[str]) -> list[str]:
+    """Return the ends of a network without ``last``: outputs that do not depend on it, and what it reads of others."""
+    made: set[str] = set()
+    behind = set(last.outputs)
+    for node in nodes:
+        if behind.intersection(node.inputs):
+            behind.update(node.outputs)
+        made.update(node.outputs)
+    kept = [name for name in outputs if name in made - behind]
+    return list(dict.fromkeys([*kept, *(name for name in last.inputs if name in made)]))
+
+
 def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[str, str],
               outputs: Mapping[str, str]) -> Graph:
     """Return the graph of a model, given what is known of it. Raise CompileError for unknown shapes."""
@@ -228,9 +240,11 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
         missing = [output for output in node.outputs[:1] if output not in shapes]
         if missing:
             fix = conditions_of(nodes, node, list(inputs))
-            raise refuse(f"shape of tensor {missing[0]!r} (node {node.name!r}, {node.op})", "unknown",
-                         "a shape that ONNX shape inference finds",
-                         f"fix what it is chosen by: {fix}" if fix else EXPORT_AGAIN)
+            ends = _ends_before(nodes, node, [value.name for value in model.graph.output])
+            raise refuse(f"shape of tensor {missing[0]!r} (node {node.name!r}, {node.op})",
+                         "a size that values decide, or one that ONNX cannot infer", "a size that is known beforehand",
+                         f"fix what it is chosen by: {fix}" if fix else
+                         f"end the network before it: --end {','.join(ends)}" if ends else EXPORT_AGAIN)
     _need_elements(nodes, shapes)
     if len(nodes) > MOST_COMPUTED:
         raise refuse("the model", f"{len(nodes)} nodes that are no constants", f"at most {MOST_COMPUTED}",
