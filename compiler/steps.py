@@ -24,6 +24,7 @@ from weft.compiler.memory.plan import MemoryPlan, allocation_of_consts, plan_mem
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.partition import Part, Partition, partition_graph, whole
+from weft.compiler.passes.fit_masks import fit_masks
 from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.fuse_additions import fuse_additions
 from weft.compiler.passes.fuse_functions import fuse_byte_functions
@@ -64,6 +65,11 @@ def read(request: Request) -> Graph:
 def samples(request: Request, graph: Graph) -> Samples:
     """Return the calibration samples that are run."""
     return choose_samples(graph, request.calibration)
+
+
+def masks_fitted(graph: Graph, given: Samples) -> Graph:
+    """Return the graph with masks of attention raised to what a binary point can hold beside the samples' scores."""
+    return fit_masks(graph, partial(tensor_ranges, graph, given))
 
 
 def partition(request: Request, graph: Graph, arch: Arch) -> Partition:

@@ -31,6 +31,9 @@ WAY_OUT = "end the network before it (--end), or run it with onnxruntime alone"
 TURN_STEPS = 1 << 15
 """The steps of a loop's iteration, beside those of its operators."""
 
+KEEP = frozenset({"GroupNormalization"})
+"""Operators whose result has the shape of input 0, which ONNX's shape inference does not say."""
+
 _HELD_BYTES = 4
 """The bytes of an element that a node holds beside its inputs and outputs."""
 
@@ -137,7 +140,7 @@ def _inferred(model: onnx.ModelProto) -> Ports:
                                                             data_prop=propagate).graph
             known = ports_of(plain_graph)
             _check_elements(known)
-        found = loop_shapes(plain, known)
+        found = uninferred_shapes(plain, known)
         if not found:
             break
         plain.graph.value_info.extend(found)
@@ -155,12 +158,16 @@ def _inferred(model: onnx.ModelProto) -> Ports:
     return known
 
 
-def loop_shapes(model: onnx.ModelProto, known: Ports) -> list[onnx.ValueInfoProto]:
-    """Return the shapes of loops' results that are not in ``known``, which ONNX does not infer.
+def uninferred_shapes(model: onnx.ModelProto, known: Ports) -> list[onnx.ValueInfoProto]:
+    """Return the shapes of results that are not in ``known`` and that ONNX does not infer: of loops and of ``KEEP``.
 
-    They are known if what the loop carries keeps its shape."""
+    Those of a loop are known if what it carries keeps its shape."""
     found = []
     for node in model.graph.node:
+        if node.op_type in KEEP and node.input[0] in known and node.output[0] not in known:
+            kind, shape = known[node.input[0]]
+            found.append(onnx.helper.make_tensor_value_info(
+                node.output[0], onnx.helper.np_dtype_to_tensor_dtype(kind), shape))
         if node.op_type == LOOP and any(name and name not in known for name in node.output):
             try:
                 (body, within), = _within(model, node, {**known, **_weights(model)})

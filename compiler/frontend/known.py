@@ -18,7 +18,7 @@ from weft.compiler.frontend.constants import EXPORT_AGAIN, Folder
 from weft.compiler.frontend.graph import FLOAT, Shape
 from weft.compiler.frontend.onnx_writer import TOLD
 from weft.tmodel.onnx_bounds import captured, check_shapes
-from weft.tmodel.onnx_runnable import loop_shapes, ports_of
+from weft.tmodel.onnx_runnable import uninferred_shapes, ports_of
 
 MOST_ROUNDS = 64
 
@@ -48,6 +48,7 @@ def find_known(model: onnx.ModelProto) -> Known:
     for _ in range(MOST_ROUNDS):
         model = _infer_shapes(model)
         proto, shapes = model.graph, _value_shapes(model.graph)
+        _name_types(proto, folder.known)
         kept, made = folder.fold_all(proto.node, shapes)
         _tell(proto, made, given)
         del proto.node[:]
@@ -91,7 +92,7 @@ def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
             raise refuse("shapes of the model", reason(error), "shapes that fit their operators",
                          EXPORT_AGAIN) from None
         check_shapes(inferred.graph)
-    found = {value.name: value for value in loop_shapes(inferred, ports_of(inferred.graph))}
+    found = {value.name: value for value in uninferred_shapes(inferred, ports_of(inferred.graph))}
     for value in inferred.graph.value_info:
         if value.name in found:
             value.CopyFrom(found.pop(value.name))
@@ -122,6 +123,17 @@ def _value_shapes(graph: onnx.GraphProto) -> dict[str, Shape]:
         if _is_known(value):
             shapes[value.name] = tuple(entry.dim_value for entry in value.type.tensor_type.shape.dim)
     return shapes
+
+
+def _name_types(graph: onnx.GraphProto, constants: Mapping[str, np.ndarray]) -> None:
+    """Let every CastLike to a known type become a Cast, so that one of a constant is folded."""
+    kinds = {value.name: value.type.tensor_type.elem_type
+             for value in (*graph.input, *graph.value_info, *graph.output)}
+    kinds |= {name: onnx.helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in constants.items()}
+    for node in graph.node:
+        if node.op_type == "CastLike" and kinds.get(node.input[1]):
+            node.op_type = "Cast"
+            node.attribute.append(onnx.helper.make_attribute("to", kinds[node.input.pop()]))
 
 
 def _value_types(graph: onnx.GraphProto) -> dict[str, str]:

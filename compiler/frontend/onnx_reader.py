@@ -20,6 +20,7 @@ from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.branches import conditions_of, inline_choices
 from weft.compiler.frontend.check_quantizers import check_quantizers
 from weft.compiler.frontend.dynamic import to_real
+from weft.compiler.frontend.functions import write_out_operators, write_out_own_functions
 from weft.compiler.frontend.graph import FLOAT, Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.inputs import settle_inputs, true_inputs, type_name
 from weft.compiler.frontend.known import Known, drop_unread_nodes, find_known
@@ -53,6 +54,7 @@ def load_onnx(path: Path, outputs: Sequence[str], shapes: Sizes, fixed: Values) 
         _drop_last_empty(graph)
     settle_inputs(model.graph, shapes, fixed)
     inline_choices(model)
+    write_out_operators(model)
     if outputs:
         _choose_outputs(model.graph, outputs)
     drop_unread_nodes(model.graph)
@@ -82,7 +84,7 @@ def _load(path: Path) -> onnx.ModelProto:
     try:
         model = onnx.ModelProto.FromString(content)
         check_content(model, path.parent)
-        _drop_functions(model)
+        write_out_own_functions(model)
         onnx.load_external_data_for_model(model, str(path.parent))
         _add_shapes_of_outputs(model)
         onnx.checker.check_model(model)
@@ -109,16 +111,6 @@ def _add_shapes_of_outputs(model: onnx.ModelProto) -> None:
             value.CopyFrom(inferred[value.name])
         if not all(value.type.tensor_type.HasField("shape") for value in open_ones):
             onnx.shape_inference.infer_shapes(model, strict_mode=True)
-
-
-def _drop_functions(model: onnx.ModelProto) -> None:
-    """Remove the model's own functions that nobody calls. Raise WeftError for a call."""
-    own = {(function.domain, function.name) for function in model.functions}
-    for node in (node for graph in graphs(model.graph) for node in graph.node):
-        if (node.domain, node.op_type) in own:
-            raise refuse(f"node {node.name!r}", f"a call of the model's function {node.op_type!r}", "operators of ONNX",
-                         "write the functions out with onnx.inliner.inline_local_functions")
-    del model.functions[:]
 
 
 def _need_text(graph: onnx.GraphProto) -> None:
@@ -196,6 +188,14 @@ def _node(node: onnx.NodeProto, types: Mapping[str, str]) -> Node:
                 captured=len(within))
 
 
+def _without_empty(node: Node, shapes: Mapping[str, Shape]) -> Node:
+    """Return a Concat without what has no elements, such as the cache of a first step; other nodes as they are."""
+    kept = tuple(name for name in node.inputs if math.prod(shapes.get(name, ())))
+    if node.op != "Concat" or not kept or kept == node.inputs:
+        return node
+    return node.replace(inputs=kept) if len(kept) > 1 else node.replace(op="Identity", inputs=kept, attributes={})
+
+
 def _need_computed(outputs: Sequence[str], others: Collection[str], found: str) -> None:
     """Raise CompileError if an output is one of ``others``, which no node makes. ``found`` says what these are."""
     computed = [name for name in outputs if name not in others]
@@ -218,18 +218,33 @@ def _need_elements(nodes: Sequence[Node], shapes: Mapping[str, Shape]) -> None:
         made.update(node.outputs)
 
 
+def _ends_before(nodes: Sequence[Node], last: Node, outputs: Sequence[str]) -> list[str]:
+    """Return the ends of a network without ``last``: outputs that do not depend on it, and what it reads of others."""
+    made: set[str] = set()
+    behind = set(last.outputs)
+    for node in nodes:
+        if behind.intersection(node.inputs):
+            behind.update(node.outputs)
+        made.update(node.outputs)
+    kept = [name for name in outputs if name in made - behind]
+    return list(dict.fromkeys([*kept, *(name for name in last.inputs if name in made)]))
+
+
 def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[str, str],
               outputs: Mapping[str, str]) -> Graph:
     """Return the graph of a model, given what is known of it. Raise CompileError for unknown shapes."""
     shapes, types, constants = known.shapes, known.types, known.constants
-    nodes = tuple(_node(node, types) for node in known.nodes)
+    sizes = {**{key: value.shape for key, value in constants.items()}, **shapes}
+    nodes = tuple(_without_empty(_node(node, types), sizes) for node in known.nodes)
     for node in nodes:
         missing = [output for output in node.outputs[:1] if output not in shapes]
         if missing:
             fix = conditions_of(nodes, node, list(inputs))
-            raise refuse(f"shape of tensor {missing[0]!r} (node {node.name!r}, {node.op})", "unknown",
-                         "a shape that ONNX shape inference finds",
-                         f"fix what it is chosen by: {fix}" if fix else EXPORT_AGAIN)
+            ends = _ends_before(nodes, node, [value.name for value in model.graph.output])
+            raise refuse(f"shape of tensor {missing[0]!r} (node {node.name!r}, {node.op})",
+                         "a size that values decide, or one that ONNX cannot infer", "a size that is known beforehand",
+                         f"fix what it is chosen by: {fix}" if fix else
+                         f"end the network before it: --end {','.join(ends)}" if ends else EXPORT_AGAIN)
     _need_elements(nodes, shapes)
     if len(nodes) > MOST_COMPUTED:
         raise refuse("the model", f"{len(nodes)} nodes that are no constants", f"at most {MOST_COMPUTED}",

@@ -15,7 +15,7 @@ from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import must_run, read_model
 from weft.compiler.pipeline import compile_model
-from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise
+from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
 from weft.tmodel.manifest import TModel
 
 SHAPE = (1, 9, 8, 3)
@@ -141,3 +141,42 @@ def test_a_network_that_runs_runs_up_to_a_tensor_within(tmp_path: Path) -> None:
     inner = maker.conv("x", 3, 5, (1, 1))
     maker.node("Softmax", inner, axis=1)
     must_run(maker.save(tmp_path / "inner.onnx"), (inner,))
+
+
+def test_what_has_no_elements_is_left_out_of_a_concat(tmp_path: Path) -> None:
+    """A Split may leave nothing over, and the cache of a first step is empty."""
+    made = ModelMaker((1, 4, 6), opset=17)
+    made.nodes.append(onnx.helper.make_node("Split", ["x", made.constant(np.array([6, 0]))], ["all", "none"], axis=-1))
+    both = made.node("Concat", "none", made.node("MatMul", "all", made.normal(6, 6)), axis=-1)
+    made.node("Concat", both, "x", made.constant(np.zeros((1, 0, 6), np.float32)), axis=1)
+    check_model(made.save(tmp_path / "empty.onnx"), BASE, np.random.default_rng(0).standard_normal((2, 4, 6)), 60)
+
+
+@pytest.mark.parametrize("on_host", [False, True])
+def test_group_normalization_has_the_shape_of_what_it_normalises(on_host: bool, tmp_path: Path) -> None:
+    """ONNX infers none for this operator, which exporters of opset 21 write."""
+    made = ModelMaker((1, 4, 6, 6), opset=21)
+    scale = made.node("ReduceSum", "x", made.constant(np.array([0, 2, 3])), keepdims=0) if on_host else made.normal(4)
+    made.node("Relu", made.node("GroupNormalization", made.conv("x", 4, 4, (1, 1)), scale, made.normal(4), num_groups=2))
+    model = made.model()
+    model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info(model.graph.output[0].name, 1, (1, 4, 6, 6)))
+    onnx.save(model, tmp_path / "groups.onnx")
+    samples = np.random.default_rng(0).standard_normal((2, 4, 6, 6))
+    tables = BASE.replace(simd_registers_depth=4, lut_count=2, lut_depth=256)
+    check_model(tmp_path / "groups.onnx", tables, samples, 45, host_fallback=on_host)
+
+
+def test_a_size_that_values_decide_says_where_to_end(tmp_path: Path) -> None:
+    """Detectors end in such nodes. What the message tells to type works, and keeps the outputs that can stay."""
+    made = ModelMaker((1, 3, 8, 8), opset=17)
+    flat = made.node("Flatten", made.conv("x", 3, 4, (1, 1)))
+    boxes = made.node("Reshape", flat, made.constant(np.array([1, 64, 4])))
+    marks = made.node("Reshape", made.node("Sigmoid", flat), made.constant(np.array([1, 4, 64])))
+    kept = made.node("NonMaxSuppression", boxes, marks, made.constant(np.array([5])))
+    made.node("Gather", flat, made.node("ReduceMax", kept, keepdims=0))
+    path = made.save(tmp_path / "boxes.onnx", kept, marks, made.nodes[-1].output[0])
+    with pytest.raises(CompileError, match=f"--end {marks},{boxes}") as caught:
+        read_model(path)
+    assert "values decide" in str(caught.value)
+    ends = str(caught.value).split("--end ")[1].split(",")
+    assert [port.name for port in read_model(path, ends).outputs] == [marks, boxes]
