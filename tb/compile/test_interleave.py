@@ -131,6 +131,19 @@ def test_loads_pass_the_work_that_they_do_not_need() -> None:
     assert list(order) == [0, 3, 1, 2, 4]
 
 
+@pytest.mark.parametrize("data_type, order", [("FP16BP8", [0, 3, 1, 2, 4]), ("INT8", [0, 1, 2, 3, 4])])
+def test_moves_pass_those_that_wait(data_type: str, order: list[int]) -> None:
+    """On a machine without scales a move out fills the gap before one that waits for the array.
+
+    The last move writes where the first one does. So it stays behind."""
+    arch = ARCH.replace(data_type=data_type, accumulator_width=None)
+    settings = MOVED[True] if data_type != "INT8" else lir.Settings.of(output_shift=1, output_zero_point=0)
+    work = [lir.LoadWeight(Address(LOCAL, 0), 2), lir.MatMul(Address(LOCAL, 0), Address(ACCUMULATORS, 0), 8, ENTER)]
+    moves = [lir.DataMove(True, Address(LOCAL, near), Address(ACCUMULATORS, far), 4, settings)
+             for near, far in ((12, 0), (16, 8), (12, 8))]
+    assert list(interleave(LirTable.of([*work, *moves]), arch)) == order
+
+
 def test_what_the_simd_unit_makes_is_fetched_when_it_is_there() -> None:
     local, accumulators = Address(LOCAL, 0), Address(ACCUMULATORS, 0)
     loop: list[lir.Operation] = [
