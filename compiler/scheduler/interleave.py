@@ -19,7 +19,7 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1
 from weft.compiler.lir_table import MEMORY_NUMBERS, LirTable
-from weft.compiler.scheduler.starts import COLUMNS, CYCLES, GAPS, READ, WRITE, start_all
+from weft.compiler.scheduler.starts import CHAINED, COLUMNS, CYCLES, GAPS, READ, WRITE, start_all
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.instructions import KEY_ENTRIES
@@ -83,7 +83,6 @@ class Timeline:
         ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (READ, WRITE)) + 1
                 for memory in range(len(_MEMORIES))]
         self.bases, self.touches = np.cumsum([0, *ends]), _checked(self.units, arch)
-        self.fills = np.isin([*self.units], filling_units(arch))
         self.gaps = np.zeros((len(self.units), GAPS, 2), np.int64)
         self.read_until, self.written_until = np.zeros((2, len(self.units), self.bases[-1]), np.int64)
         self.free = np.zeros(len(self.units) + 2, np.int64)
@@ -98,7 +97,7 @@ class Timeline:
         part = slice(self.first, end)
         self.starts[part], self.done[part] = start_all(
             self.rows[part], least, self.bases, self.touches, self.units["mat_mul"], self.units["load_weight"],
-            self.read_until, self.written_until, self.free, self.fills, self.gaps)
+            self.read_until, self.written_until, self.free, self.gaps)
         self.first = end
         return self.starts[:end]
 
@@ -125,13 +124,6 @@ def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
     if arch.sync_counters:
         touched[[MEMORY_NUMBERS[DRAM0], MEMORY_NUMBERS[DRAM1]], units[SYNC], 1] = True
     return touched
-
-
-def filling_units(arch: Arch) -> tuple[str, ...]:
-    """Return the names of the units whose operations may fill gaps: those that move vectors within the machine.
-
-    There are none on INT8 machines, where moves out of the accumulators need the scales that were loaded last."""
-    return () if arch.scheme.per_lane else ("move_in", "move_out")
 
 
 class _Rows:
@@ -171,14 +163,14 @@ class _Rows:
         read = (np.where(reads, found, none) for found, none in zip((memory, first, last + behind), _NONE, strict=True))
         write = self._range(entry.accumulator, entry.size, entry.accumulator_stride, entry.rows,
                             entry.accumulator_pitch)
-        return self.units["mat_mul"], 0, entry.size * entry.rows, self.array, *read, *write
+        return self.units["mat_mul"], 0, 0, entry.size * entry.rows, self.array, *read, *write
 
     def _load_weight(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of LoadWeights."""
         read = self._range(entry.local, entry.size, 1)
         sizes, places = np.unique(entry.size + entry.zero_bias, return_inverse=True)
         cycles = np.array([load_weight_cycles(self.arch, size) for size in sizes.tolist()], np.int64)
-        return self.units["load_weight"], 0, cycles[places], LOCAL_READ_LATENCY, *read, *_NONE
+        return self.units["load_weight"], 0, 0, cycles[places], LOCAL_READ_LATENCY, *read, *_NONE
 
     def _data_move(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of DataMoves."""
@@ -190,7 +182,10 @@ class _Rows:
         inside = entry.far.memory == MEMORY_NUMBERS[ACCUMULATORS]
         cycles = np.where(inside, vectors, np.ceil(vectors * self.arch.vector_beats).astype(np.int64))
         latency = np.where(inside, np.where(inward, self.leave, self.enter), EXPECTED.read_latency)
-        return self._mover()[entry.far.memory, entry.to_local], 0, cycles, latency, *read, *write
+        # On INT8 machines a move out of the accumulators needs the scales before it.
+        fills = inside & ~(inward & self.arch.scheme.per_lane)
+        joined = CHAINED * table.scaled_moves()[table.numbers[lir.DataMove]]
+        return self._mover()[entry.far.memory, entry.to_local], joined, fills, cycles, latency, *read, *write
 
     def _mover(self) -> np.ndarray:
         """Return the unit of a DataMove, int64 [far memory, to local]."""
@@ -203,7 +198,7 @@ class _Rows:
 
     def _signal(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of Signals, which hold their range against moves as writes would."""
-        return self.units[SYNC], 0, 1, ISSUE_LATENCY, *_NONE, *self._range(entry.far, entry.size, 1)
+        return self.units[SYNC], 0, 0, 1, ISSUE_LATENCY, *_NONE, *self._range(entry.far, entry.size, 1)
 
     def _simd(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of SIMD operations; in a loop one covers all iterations."""
@@ -211,27 +206,28 @@ class _Rows:
         read = self._range(entry.read, np.where(entry.hold, 1, count), entry.read_stride)
         write = self._range(entry.write, count, entry.write_stride)
         cycles = count * np.where((read[0] >= 0) | (write[0] >= 0), SIMD_CYCLES, 1)
-        return self.units["simd"], inside, cycles, ACCUMULATOR_READ_LATENCY, *read, *write
+        return self.units["simd"], inside, 0, cycles, ACCUMULATOR_READ_LATENCY, *read, *write
 
     def _simd_loop(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of SIMD loops' headers."""
-        return self.units["simd"], 0, 1, ACCUMULATOR_READ_LATENCY, *_NONE, *_NONE
+        return self.units["simd"], 0, 0, 1, ACCUMULATOR_READ_LATENCY, *_NONE, *_NONE
 
     def _load_lut(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of LoadLUTs."""
         read = self._range(entry.local, entry.size, 1)
         size = np.where(entry.table == 0, KEY_ENTRIES, entry.size)
-        return self.units["simd"], 0, size, LOCAL_READ_LATENCY, *read, *_NONE
+        return self.units["simd"], 0, 0, size, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _load_scale(self, entry: Any, table: LirTable) -> Row:
-        """Return the rows of LoadScales."""
+        """Return the rows of LoadScales, which fill gaps together with the moves right behind them."""
         read = self._range(entry.local, SCALE_VECTORS, 1)
-        return self.units["move_out"], 0, SCALE_VECTORS + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
+        fills = np.append(table.scaled_moves(), False)[table.numbers[lir.LoadScale] + 1]
+        return self.units["move_out"], 0, fills, SCALE_VECTORS + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _load_activation_table(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of LoadActivationTables."""
         read = self._range(entry.local, TABLE_ENTRIES, 1)
-        return self.units["move_out"], 0, TABLE_ENTRIES + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
+        return self.units["move_out"], 0, 0, TABLE_ENTRIES + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
     ROW: dict[type, Callable[..., Row]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
