@@ -129,6 +129,17 @@ class LirTable:
         inside = (latest >= 0) & (places - heads[latest] <= head.body[latest])
         return inside, np.where(inside, head.iterations[latest], 1)
 
+    def scaled_moves(self) -> np.ndarray:
+        """Return bool [operations]: whether each is a move out of the accumulators right behind a LoadScale.
+
+        Between the two there may be other moves out of the accumulators, and nothing else."""
+        numbers, move = self.of_kind(lir.DataMove)
+        scales, leaves = np.zeros((2, self.count), bool)
+        scales[self.numbers[lir.LoadScale]] = True
+        leaves[numbers] = (move.to_local != 0) & (move.far.memory == MEMORY_NUMBERS[lir.ACCUMULATORS])
+        before = np.maximum.accumulate(np.where(leaves, 0, np.arange(self.count)))
+        return np.asarray(leaves & scales[before])
+
     def tap_moves(self) -> list[tuple[int, ...]]:
         """Return for each of ``settings`` by how many vectors the walks of a MatMul's reads lie behind the first one.
 

@@ -3,8 +3,9 @@
 
 The machine takes instructions in order and its queues are short, so a program is fast when each instruction stands
 where its unit gets to it. One forward pass gives every operation its start. A unit takes operations in the order in
-which they were emitted. An operation waits until those before it that it conflicts with are done, as the interlock
-decides it: the whole range from an access's first to its last vector counts. Then operations are sorted by start.
+which they were emitted; moves within the machine also fill gaps that their unit has before (``starts.py``). An
+operation waits until those before it that it conflicts with are done, as the interlock decides it: the whole range from
+an access's first to its last vector counts. Then operations are sorted by start.
 Conflicting operations never change places, because the later one starts strictly later; so the program means the
 same."""
 
@@ -18,7 +19,7 @@ import numpy as np
 from weft.compiler import lir
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1
 from weft.compiler.lir_table import MEMORY_NUMBERS, LirTable
-from weft.cycles.jit import entry, kernel
+from weft.compiler.scheduler.starts import CHAINED, COLUMNS, CYCLES, GAPS, READ, WRITE, start_all
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED
 from weft.hw.contract.instructions import KEY_ENTRIES
@@ -34,21 +35,17 @@ from weft.hw.contract.timing import (
 from weft.hw.contract.units import Memory, clients, unit_names
 
 SIMD_CYCLES = 2
-"""The modelled cycles of a SIMD operation on one vector while MatMuls run: 1.4 to 2.7 in RTL.
+"""The modelled cycles of a SIMD operation that reads or writes a vector while MatMuls run: 1.4 to 2.7 in RTL.
 
-MatMuls have priority at the banks of the accumulators."""
+MatMuls have priority at the banks of the accumulators. An operation on registers alone takes one cycle."""
 
 _MEMORIES = tuple(Memory)
-_COLUMNS = ("unit", "joined", "cycles", "latency", "read", "read_first", "read_last", "write", "write_first",
-            "write_last")
-_UNIT, _JOINED, _CYCLES, _LATENCY, _READ, _WRITE = (_COLUMNS.index(name) for name in (
-    "unit", "joined", "cycles", "latency", "read", "write"))
 _NONE = (-1, 0, 0)
 SYNC = "sync"
 """The unit of posts and waits, which only machines of several cores have."""
 
 Row = tuple[Any, ...]
-"""A value, or an array of one for each operation, for each of _COLUMNS."""
+"""A value, or an array of one for each operation, for each of COLUMNS."""
 
 
 class Paces(NamedTuple):
@@ -83,9 +80,10 @@ class Timeline:
         names = unit_names(arch)
         self.units = {name: number for number, name in enumerate((*names, *({SYNC} - {*names})))}
         self.rows = rows = _paced(_Rows(arch, self.units).table(table), table, paces)
-        ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (_READ, _WRITE)) + 1
+        ends = [max(int(rows[rows[:, column] == memory, column + 2].max(initial=-1)) for column in (READ, WRITE)) + 1
                 for memory in range(len(_MEMORIES))]
         self.bases, self.touches = np.cumsum([0, *ends]), _checked(self.units, arch)
+        self.gaps = np.zeros((len(self.units), GAPS, 2), np.int64)
         self.read_until, self.written_until = np.zeros((2, len(self.units), self.bases[-1]), np.int64)
         self.free = np.zeros(len(self.units) + 2, np.int64)
         self.free[-1] = -1
@@ -97,9 +95,9 @@ class Timeline:
 
         The result is int64 [end]. The first operation that is worked out now does not start before cycle ``least``."""
         part = slice(self.first, end)
-        self.starts[part], self.done[part] = _starts(
+        self.starts[part], self.done[part] = start_all(
             self.rows[part], least, self.bases, self.touches, self.units["mat_mul"], self.units["load_weight"],
-            self.read_until, self.written_until, self.free)
+            self.read_until, self.written_until, self.free, self.gaps)
         self.first = end
         return self.starts[:end]
 
@@ -108,11 +106,11 @@ def _paced(rows: np.ndarray, table: LirTable, paces: Paces) -> np.ndarray:
     """Return rows with the cycles that units take at these paces."""
     if paces.simd is not None:
         paced = table.numbers[lir.Simd]
-        rows[paced, _CYCLES] = np.floor(rows[paced, _CYCLES] * paces.simd[paced] / (2 * SIMD_CYCLES))
+        rows[paced, CYCLES] = np.floor(rows[paced, CYCLES] * paces.simd[paced] / (2 * SIMD_CYCLES))
     if paces.fetch is not None:
         numbers, move = table.of_kind(lir.DataMove)
         paced = numbers[move.far.memory != MEMORY_NUMBERS[ACCUMULATORS]]
-        rows[paced, _CYCLES] = np.floor(rows[paced, _CYCLES] * paces.fetch[paced] / 2)
+        rows[paced, CYCLES] = np.floor(rows[paced, CYCLES] * paces.fetch[paced] / 2)
     return rows
 
 
@@ -141,8 +139,8 @@ class _Rows:
         self.enter = LOCAL_READ_LATENCY + (ISSUE_LATENCY if whole else 0)
 
     def table(self, table: LirTable) -> np.ndarray:
-        """Return the rows of all operations, int64 [operations, columns], with the columns that _COLUMNS names."""
-        rows = np.empty((table.count, len(_COLUMNS)), np.int64)
+        """Return the rows of all operations, int64 [operations, columns], with the columns that COLUMNS names."""
+        rows = np.empty((table.count, len(COLUMNS)), np.int64)
         for kind, fill in self.ROW.items():
             numbers, entry = table.of_kind(kind)
             for column, values in enumerate(fill(self, entry, table)):
@@ -165,14 +163,14 @@ class _Rows:
         read = (np.where(reads, found, none) for found, none in zip((memory, first, last + behind), _NONE, strict=True))
         write = self._range(entry.accumulator, entry.size, entry.accumulator_stride, entry.rows,
                             entry.accumulator_pitch)
-        return self.units["mat_mul"], 0, entry.size * entry.rows, self.array, *read, *write
+        return self.units["mat_mul"], 0, 0, entry.size * entry.rows, self.array, *read, *write
 
     def _load_weight(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of LoadWeights."""
         read = self._range(entry.local, entry.size, 1)
         sizes, places = np.unique(entry.size + entry.zero_bias, return_inverse=True)
         cycles = np.array([load_weight_cycles(self.arch, size) for size in sizes.tolist()], np.int64)
-        return self.units["load_weight"], 0, cycles[places], LOCAL_READ_LATENCY, *read, *_NONE
+        return self.units["load_weight"], 0, 0, cycles[places], LOCAL_READ_LATENCY, *read, *_NONE
 
     def _data_move(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of DataMoves."""
@@ -184,7 +182,10 @@ class _Rows:
         inside = entry.far.memory == MEMORY_NUMBERS[ACCUMULATORS]
         cycles = np.where(inside, vectors, np.ceil(vectors * self.arch.vector_beats).astype(np.int64))
         latency = np.where(inside, np.where(inward, self.leave, self.enter), EXPECTED.read_latency)
-        return self._mover()[entry.far.memory, entry.to_local], 0, cycles, latency, *read, *write
+        # On INT8 machines a move out of the accumulators needs the scales before it.
+        fills = inside & ~(inward & self.arch.scheme.per_lane)
+        joined = CHAINED * table.scaled_moves()[table.numbers[lir.DataMove]]
+        return self._mover()[entry.far.memory, entry.to_local], joined, fills, cycles, latency, *read, *write
 
     def _mover(self) -> np.ndarray:
         """Return the unit of a DataMove, int64 [far memory, to local]."""
@@ -197,103 +198,39 @@ class _Rows:
 
     def _signal(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of Signals, which hold their range against moves as writes would."""
-        return self.units[SYNC], 0, 1, ISSUE_LATENCY, *_NONE, *self._range(entry.far, entry.size, 1)
+        return self.units[SYNC], 0, 0, 1, ISSUE_LATENCY, *_NONE, *self._range(entry.far, entry.size, 1)
 
     def _simd(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of SIMD operations; in a loop one covers all iterations."""
         inside, count = table.loops()
         read = self._range(entry.read, np.where(entry.hold, 1, count), entry.read_stride)
         write = self._range(entry.write, count, entry.write_stride)
-        return self.units["simd"], inside, count * SIMD_CYCLES, ACCUMULATOR_READ_LATENCY, *read, *write
+        cycles = count * np.where((read[0] >= 0) | (write[0] >= 0), SIMD_CYCLES, 1)
+        return self.units["simd"], inside, 0, cycles, ACCUMULATOR_READ_LATENCY, *read, *write
 
     def _simd_loop(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of SIMD loops' headers."""
-        return self.units["simd"], 0, 1, ACCUMULATOR_READ_LATENCY, *_NONE, *_NONE
+        return self.units["simd"], 0, 0, 1, ACCUMULATOR_READ_LATENCY, *_NONE, *_NONE
 
     def _load_lut(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of LoadLUTs."""
         read = self._range(entry.local, entry.size, 1)
         size = np.where(entry.table == 0, KEY_ENTRIES, entry.size)
-        return self.units["simd"], 0, size, LOCAL_READ_LATENCY, *read, *_NONE
+        return self.units["simd"], 0, 0, size, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _load_scale(self, entry: Any, table: LirTable) -> Row:
-        """Return the rows of LoadScales."""
+        """Return the rows of LoadScales, which fill gaps together with the moves right behind them."""
         read = self._range(entry.local, SCALE_VECTORS, 1)
-        return self.units["move_out"], 0, SCALE_VECTORS + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
+        fills = np.append(table.scaled_moves(), False)[table.numbers[lir.LoadScale] + 1]
+        return self.units["move_out"], 0, fills, SCALE_VECTORS + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _load_activation_table(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of LoadActivationTables."""
         read = self._range(entry.local, TABLE_ENTRIES, 1)
-        return self.units["move_out"], 0, TABLE_ENTRIES + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
+        return self.units["move_out"], 0, 0, TABLE_ENTRIES + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
     ROW: dict[type, Callable[..., Row]] = {
         lir.MatMul: _mat_mul, lir.LoadWeight: _load_weight, lir.DataMove: _data_move, lir.Simd: _simd,
         lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
         lir.LoadActivationTable: _load_activation_table, lir.Signal: _signal,
     }
-
-
-@kernel
-def _free_after(start, range_, writes, unit, touches, bases, read_until, written_until):  # type: ignore
-    """Return the cycle from which ``unit`` may touch a range: after what it conflicts with, at least ``start``."""
-    memory = range_[0]
-    if memory < 0:
-        return start
-    first, end = bases[memory] + range_[1], bases[memory] + range_[2] + 1
-    for other in range(touches.shape[1]):
-        if other != unit and touches[memory, other, 1]:
-            for vector in range(first, end):
-                start = max(start, written_until[other, vector])
-        if other != unit and writes and touches[memory, other, 0]:
-            for vector in range(first, end):
-                start = max(start, read_until[other, vector])
-    return start
-
-
-@kernel
-def _hold(range_, unit, bases, until, done):  # type: ignore
-    """Note that ``unit`` is at work on a range until cycle ``done``."""
-    if range_[0] >= 0:
-        base = bases[range_[0]]
-        until[unit, base + range_[1]:base + range_[2] + 1] = done
-
-
-@entry
-def _starts(rows, least, bases, touches, mat_mul, load_weight, read_until, written_until, free):  # type: ignore
-    """Return the start and the end of every operation in cycles; the first starts at ``least`` or later.
-
-    ``bases`` puts the memories one after the other in one array of vectors. A SIMD loop, header and body, starts as
-    one. A MatMul starts after the loads of weights before it; such a load starts after the MatMuls before it have
-    started, because these take over the weights as they start. ``read_until``, ``written_until`` [units, vectors] and
-    ``free`` [units + 2] are kept from call to call; behind the units' numbers ``free`` has when weights are loaded, and
-    when they were taken."""
-    units = touches.shape[1]
-    starts, ends = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    weights_ready, weights_taken, first = free[units], free[units + 1], 0
-    while first < len(rows):
-        end = first + 1
-        while end < len(rows) and rows[end, _JOINED]:
-            end += 1
-        unit = rows[first, _UNIT]
-        start = max(free[unit], least)
-        least = 0
-        if unit == mat_mul:
-            start = max(start, weights_ready)
-        if unit == load_weight:
-            start = max(start, weights_taken + 1)
-        for row in rows[first:end]:
-            start = _free_after(start, row[_READ:_WRITE], False, unit, touches, bases, read_until, written_until)
-            start = _free_after(start, row[_WRITE:], True, unit, touches, bases, read_until, written_until)
-        free[unit] = start + rows[first:end, _CYCLES].sum()
-        done = free[unit] + rows[end - 1, _LATENCY]
-        for row in rows[first:end]:
-            _hold(row[_READ:_WRITE], unit, bases, read_until, done)
-            _hold(row[_WRITE:], unit, bases, written_until, done)
-        starts[first:end], ends[first:end] = start, done
-        if unit == mat_mul:
-            weights_taken = start
-        if unit == load_weight:
-            weights_ready = done
-        first = end
-    free[units], free[units + 1] = weights_ready, weights_taken
-    return starts, ends

@@ -131,6 +131,36 @@ def test_loads_pass_the_work_that_they_do_not_need() -> None:
     assert list(order) == [0, 3, 1, 2, 4]
 
 
+def waiting(settings: lir.Settings, *before: lir.Operation) -> list[lir.Operation]:
+    """Work of the array, and three moves out with ``before`` in front of each. The first waits for the array.
+
+    The last one writes where the first one does. So it stays behind."""
+    work = [lir.LoadWeight(Address(LOCAL, 0), 2),
+            *[lir.MatMul(Address(LOCAL, 0), Address(ACCUMULATORS, 0), 8, ENTER)] * 9]
+    return [*work, *(each for near, far in ((12, 0), (16, 8), (12, 8)) for each in (
+        *before, lir.DataMove(True, Address(LOCAL, near), Address(ACCUMULATORS, far), 4, settings)))]
+
+
+def moves_of(order: np.ndarray) -> list[int]:
+    """The places of the moves and their scales in an order, counted from the first behind the array's work."""
+    return [int(place) - 10 for place in order if place >= 10]
+
+
+def test_moves_pass_those_that_wait() -> None:
+    assert moves_of(interleave(LirTable.of(waiting(MOVED[True])), ARCH)) == [1, 0, 2]
+
+
+def test_moves_pass_together_with_their_scales() -> None:
+    """On an INT8 machine; a move without scales of its own passes nothing, and nothing passes it."""
+    arch = ARCH.replace(data_type="INT8", accumulator_width=None)
+    settings = lir.Settings.of(output_shift=1, output_zero_point=0)
+    scaled = waiting(settings, lir.LoadScale(Address(LOCAL, 4)))
+    assert moves_of(interleave(LirTable.of(scaled), arch)) == [2, 3, 0, 1, 4, 5]
+    assert moves_of(interleave(LirTable.of(waiting(settings)), arch)) == [0, 1, 2]
+    scaled.insert(13, lir.DataMove(False, Address(LOCAL, 20), Address(ACCUMULATORS, 12), 1, ENTER))  # between the two
+    assert [place for place in moves_of(interleave(LirTable.of(scaled), arch)) if place != 3] == [0, 1, 2, 4, 5, 6]
+
+
 def test_what_the_simd_unit_makes_is_fetched_when_it_is_there() -> None:
     local, accumulators = Address(LOCAL, 0), Address(ACCUMULATORS, 0)
     loop: list[lir.Operation] = [
