@@ -7,7 +7,6 @@ import re
 import shlex
 import sys
 import tomllib
-from importlib import metadata
 from importlib.util import find_spec
 
 from weft.support.errors import WeftError, explain
@@ -36,6 +35,8 @@ def requirements() -> dict[str, list[Requirement]]:
     if project is not None:
         texts = {BASE: project["dependencies"], **project["optional-dependencies"]}
     else:
+        from importlib import metadata  # imported with the module, weft --version would take half as long again
+
         texts = {BASE: []}
         for line in metadata.requires(_distribution()) or ():
             extra = EXTRA.search(line)
@@ -46,6 +47,8 @@ def requirements() -> dict[str, list[Requirement]]:
 
 def installed(package: str) -> str | None:
     """Return the version of an installed package; None if it is not installed."""
+    from importlib import metadata  # as above
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -80,7 +83,11 @@ def pip_install(extra: str) -> str:
 def version() -> str:
     """Return the version of the project: that of the checkout that runs, else of the installed wheel."""
     project = _project()
-    return str(project["version"]) if project is not None else metadata.version(_distribution())
+    if project is not None:
+        return str(project["version"])
+    from importlib import metadata  # as above
+
+    return metadata.version(_distribution())
 
 
 def _distribution() -> str:

@@ -46,11 +46,11 @@ def _refuse(what: str, found: object, allowed: str, way_out: str = EXPORT_AGAIN)
 
 
 # -- what stands in the file -------------------------------------------------------------------------------------------
-def check_content(model: onnx.ModelProto, folder: Path | None) -> None:
+def check_content(model: onnx.ModelProto, folder: Path | None) -> bool:
     """Check the number of nodes and outputs, and the dimensions of every constant. Raise WeftError.
 
-    Data outside the file must lie in ``folder``, whole."""
-    nodes, tensors = 0, 0
+    Data outside the file must lie in ``folder``, whole. Return whether there are any."""
+    nodes, tensors, outside = 0, 0, False
     for graph in graphs(model.graph):
         nodes += len(graph.node)
         if nodes > MOST_NODES:
@@ -67,6 +67,8 @@ def check_content(model: onnx.ModelProto, folder: Path | None) -> None:
             check_size(f"constant {tensor.name!r}", tuple(tensor.dims))
             if external_data_helper.uses_external_data(tensor):
                 _check_outside(tensor, folder)
+                outside = True
+    return outside
 
 
 def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

@@ -83,11 +83,11 @@ def _load(path: Path) -> onnx.ModelProto:
     content = read_bytes(path, "model file", "give an .onnx, .pb or .tflite file", MOST_BYTES)
     try:
         model = onnx.ModelProto.FromString(content)
-        check_content(model, path.parent)
+        differs = check_content(model, path.parent) or bool(model.functions)
         write_out_own_functions(model)
         onnx.load_external_data_for_model(model, str(path.parent))
-        _add_shapes_of_outputs(model)
-        onnx.checker.check_model(model)
+        differs |= _add_shapes_of_outputs(model)
+        onnx.checker.check_model(model if differs else content)  # it would write a model into bytes once more
         _need_text(model.graph)
         check_names(model.graph)
         check_opset(model)
@@ -99,8 +99,8 @@ def _load(path: Path) -> onnx.ModelProto:
     return model
 
 
-def _add_shapes_of_outputs(model: onnx.ModelProto) -> None:
-    """Add shapes of outputs that the file leaves out, which the checker needs.
+def _add_shapes_of_outputs(model: onnx.ModelProto) -> bool:
+    """Add shapes of outputs that the file leaves out, which the checker needs; return whether there are any.
 
     Raise onnx's own error if they follow from nothing."""
     open_ones = [value for value in model.graph.output
@@ -111,6 +111,7 @@ def _add_shapes_of_outputs(model: onnx.ModelProto) -> None:
             value.CopyFrom(inferred[value.name])
         if not all(value.type.tensor_type.HasField("shape") for value in open_ones):
             onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    return bool(open_ones)
 
 
 def _need_text(graph: onnx.GraphProto) -> None:

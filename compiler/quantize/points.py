@@ -34,8 +34,10 @@ def rounded_together(steps: np.ndarray) -> np.ndarray:
         return np.asarray(whole)
     errors = whole - steps
     excess = np.rint(errors.sum(-1, keepdims=True))
-    ranks = (-np.sign(excess) * errors).argsort(-1).argsort(-1)
-    return np.asarray(whole - np.sign(excess) * (ranks < np.abs(excess)))
+    order = (-np.sign(excess) * errors).argsort(-1)
+    moved = np.zeros(whole.shape)
+    np.put_along_axis(moved, order, np.where(np.arange(whole.shape[-1]) < np.abs(excess), np.sign(excess), 0), -1)
+    return np.asarray(whole - moved)
 
 
 def rounded_weights(steps: np.ndarray, number: DataType) -> np.ndarray:

@@ -131,13 +131,19 @@ def widened(before: Range | None, value: np.ndarray) -> Range:
     flat = value.ravel()
     pieces = [flat[start:start + PIECE] for start in range(0, flat.size, PIECE)]
     at_least = np.sum([_binades(piece) for piece in pieces], axis=0)[::-1].cumsum()[::-1][1:]
-    squares = sum(float(np.square(piece, dtype=np.float64).sum()) for piece in pieces)
+    squares = sum(map(_sum_of_squares, pieces))
     low, high = float(value.min()), float(value.max())
     peak = max(-low, high)
     if before is None:
         return Range(low, high, tuple(at_least.tolist()), value.size, squares, (peak,))
     return Range(min(before.low, low), max(before.high, high), tuple((at_least + before.at_least).tolist()),
                  before.count + value.size, before.squares + squares, (*before.peaks, peak))
+
+
+def _sum_of_squares(values: np.ndarray) -> float:
+    """Return the sum of the values' squares, in double precision."""
+    exact = values.astype(np.float64)
+    return float(np.square(exact, out=exact).sum())
 
 
 def _binades(values: np.ndarray) -> np.ndarray:

@@ -99,7 +99,7 @@ def encode_weights(core: Convolution, own: LayerIntegers,
         if found_passes:
             return _encode_passes(core, own, found_passes, arch)
     outputs, inputs = -(-len(weights) // lanes), core.input.tiles(lanes)
-    bias = np.pad(own.bias, (0, outputs * lanes - len(weights))) if biased else None
+    bias = np.pad(own.bias, (0, outputs * lanes - len(weights))).astype(weights.dtype) if biased else None
     taps = sorted(core.window.taps(), key=lambda tap: not covers(core, tap))
     rows = np.minimum(lanes, core.input.channels - lanes * np.arange(inputs))
     order = tuple(np.array(taps).T)
@@ -229,8 +229,10 @@ def _share_repeats(stored: np.ndarray, which: np.ndarray, rows: np.ndarray,
     fresh[1:] = ((which[1:] != which[:-1]) | (rows[1:] != rows[:-1])
                  | (stored[1:] != stored[:-1]).any(axis=(1, 2)))
     ends = base + np.cumsum(fresh * rows)
-    counted = np.arange(stored.shape[1]) < rows[fresh, None]
-    return stored[fresh][counted], ends - rows
+    kept, counted = stored if fresh.all() else stored[fresh], rows[fresh]
+    if (counted == stored.shape[1]).all():
+        return kept.reshape(-1, stored.shape[2]), ends - rows
+    return kept[np.arange(stored.shape[1]) < counted[:, None]], ends - rows
 
 
 def covers(core: Convolution, tap: Size) -> bool:

@@ -124,6 +124,18 @@ def test_the_lowest_bit_of_a_bias_arrives(lowest: int, tmp_path: Path) -> None:
     assert found.tolist() == [rest, 0, -2 * rest, 0]
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_added_constant_may_differ_from_pixel_to_pixel(apart: bool, tmp_path: Path) -> None:
+    """A number for each channel becomes a bias; a single pixel apart makes it an image."""
+    maker = ModelMaker((1, 4, 2, 3))
+    added = np.repeat(np.array([1, -2, 0.5, 3], np.float32), 6).reshape(1, 4, 2, 3)
+    added[0, 2, 1, 2] += apart
+    maker.node("Add", "x", maker.constant(added))
+    samples = np.arange(24.0).reshape(1, 4, 2, 3) / 8
+    found = on_golden(maker.save(tmp_path / "added.onnx"), BASE, samples)
+    assert (found.reshape(samples.shape) == samples + added).all()
+
+
 def normalised(maker: ModelMaker, name: str) -> tuple[str, dict[str, np.ndarray]]:
     """A BatchNormalization of four channels in which every number differs from every other."""
     numbers = {"scale": [0.5, 2, -1, 1.5], "offset": [0.25, -1, 3, 0.5], "mean": [1, -0.75, 0.5, 2],

@@ -97,6 +97,9 @@ BREAKS = [
     Break("json_finite", "support/strict_json.py", 'if value in (float("inf"), float("-inf")):',
           'if value == float("-inf"):', "a number too large becomes infinity", f"{STRICT}::test_what_is_refused"),
     # -- command line --
+    Break("kept_alone", "cycles/kept_code.py", "found = self._load_overload(sig, target_context)",
+          "found = super().load_overload(sig, target_context)", "kept machine code waits for numba's compiler",
+          "tb/unit/project/test_estimator_cache.py::test_kept_code_runs_without_what_the_compiler_loads"),
     Break("cli_option", "cli/app.py", "raise WeftError(explain(f\"command {command}\"",
           "raise KeyboardInterrupt(explain(f\"command {command}\"", "a wrong option ends as if it were interrupted",
           f"{CLI_ERRORS}::test_wrong_options"),

@@ -125,7 +125,7 @@ def test_pip_can_do_what_a_command_says(extra: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_checkout_has_its_own_version_and_a_wheel_its_metadatas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages.metadata, "version", lambda name: f"9 of {name}")
+    monkeypatch.setattr(metadata, "version", lambda name: f"9 of {name}")
     monkeypatch.setattr(packages, "_project", lambda: {"version": "7"})
     assert packages.version() == "7"
     monkeypatch.setattr(packages, "_project", lambda: None)
