@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from weft.compiler.layers.hir import Layer, Layers
 from weft.compiler.layers.stages import Gate, LeakyRelu, Load, Lookup, Minimum, Multiply
@@ -48,25 +48,26 @@ def arranged(layers: Layers, arch: Arch) -> Layers:
 
     What runs beside a layer already counts against it. The last layers come first, so that room is made for those that
     they read from."""
-    order = _early(layers, arch)
+    order = _Order(layers)
+    _move_copies(order, layers, arch)
     left = {layer.output.name: layer.macs / arch.array_size**2 for layer in layers}
     for layer in reversed(layers):
         if not _on_simd(layer, arch):
             continue
-        others = [other for other in _between(order, layer) if _on_array(other) and not _meet(other, layer)]
+        others = [other for other in order.between(layer) if _on_array(other) and not _meet(other, layer)]
         partner = max(others, key=lambda other: left[other.output.name], default=None)
         if partner is not None:
-            order.remove(layer)
-            order.insert(order.index(partner) + 1, layer)
+            place, now = order.places[id(partner)] + 1, order.places[id(layer)]
+            order.move(layer, place - (now < place))
             left[partner.output.name] -= simd_cycles(layer, arch.array_size)
-    return Layers(order)
+    return Layers(order.layers)
 
 
-def _early(layers: Sequence[Layer], arch: Arch) -> list[Layer]:
-    """Return the layers with copies on the array that only pools read as early as what they read allows.
+def _move_copies(order: _Order, layers: Sequence[Layer], arch: Arch) -> None:
+    """Move copies on the array that only pools read to where what they read allows it.
 
     So a pool finds layers on the array to run beside, though a copy puts its input together."""
-    order, readers = [*layers], defaultdict(list)
+    readers = defaultdict(list)
     for layer in layers:
         for root in _roots(layer.inputs):
             readers[root].append(layer)
@@ -74,24 +75,48 @@ def _early(layers: Sequence[Layer], arch: Arch) -> list[Layer]:
         reading = [reader for root in _roots(layer.outputs) for reader in readers[root]]
         if _on_array(layer) and not layer.macs and reading and all(reader.pool and _on_simd(reader, arch)
                                                                    for reader in reading):
-            now = order.index(layer)
-            order.insert(min(_first_place(order, layer), now), order.pop(now))  # parts of its input may be made later
-    return order
+            # Parts of its input may be made later.
+            order.move(layer, min(order.first_place(layer), order.places[id(layer)]))
 
 
-def _first_place(order: Sequence[Layer], layer: Layer) -> int:
-    """Return the first place in ``order`` behind the layers that make what ``layer`` reads."""
-    read = _roots(layer.inputs)
-    makers = [number for number, other in enumerate(order) if other is not layer and read & _roots(other.outputs)]
-    return max(makers, default=-1) + 1
+class _Order:
+    """Layers in an order that changes, with the place of each by its identity.
 
+    It knows which layers make and which touch each Var, so that no question asks all layers."""
 
-def _between(order: Sequence[Layer], layer: Layer) -> Sequence[Layer]:
-    """Return the layers behind the last one that makes what ``layer`` reads, up to the first that reads its result."""
-    made = _roots(layer.outputs)
-    readers = [number for number, other in enumerate(order)
-               if other is not layer and made & (_roots(other.inputs) | _roots(other.outputs))]
-    return order[_first_place(order, layer):min(readers, default=len(order))]
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self.layers = [*layers]
+        self.places = {id(layer): place for place, layer in enumerate(layers)}
+        self.makers: dict[str, list[Layer]] = defaultdict(list)
+        self.touching: dict[str, list[Layer]] = defaultdict(list)
+        for layer in layers:
+            made = _roots(layer.outputs)
+            for root in made:
+                self.makers[root].append(layer)
+            for root in made | _roots(layer.inputs):
+                self.touching[root].append(layer)
+
+    def move(self, layer: Layer, place: int) -> None:
+        """Move a layer to ``place``, counted without it."""
+        now = self.places[id(layer)]
+        self.layers.insert(place, self.layers.pop(now))
+        for number in range(min(now, place), max(now, place) + 1):
+            self.places[id(self.layers[number])] = number
+
+    def first_place(self, layer: Layer) -> int:
+        """Return the first place behind the layers that make what ``layer`` reads."""
+        return max(self._others(self.makers, layer.inputs, layer), default=-1) + 1
+
+    def between(self, layer: Layer) -> Sequence[Layer]:
+        """Return the layers behind the last one that makes what ``layer`` reads, up to the first that reads its result.
+
+        Layers that write the Var of its result count as readers."""
+        end = min(self._others(self.touching, layer.outputs, layer), default=len(self.layers))
+        return self.layers[self.first_place(layer):end]
+
+    def _others(self, by_root: Mapping[str, Sequence[Layer]], variables: Sequence, layer: Layer) -> list[int]:
+        """Return the places of other layers than ``layer`` that ``by_root`` names for these Vars."""
+        return [self.places[id(other)] for root in _roots(variables) for other in by_root[root] if other is not layer]
 
 
 def _roots(variables: Sequence) -> set[str]:

@@ -27,6 +27,11 @@ KINDS = {"Sigmoid": "any", "Softplus": "any", "Softsign": "keeps_zero", "Tanh": 
 ACTIVATIONS = ("Relu", *KINDS)
 """The supported activations, all without parameters."""
 
+STEP_SHARE = 16
+"""The part, one in so many, that a further step's product with a state counts of its weights.
+
+All steps have them in common, but the compiler looks at them for each step."""
+
 X, W, R, B, LENGTHS, INITIAL_H, INITIAL_C, PEEPHOLES = range(8)
 """The numbers of the operators' inputs."""
 
@@ -88,7 +93,7 @@ class Direction:
         made = self._product(h, full, np.asarray(bias), self.batch, "state")
         first = self.of_states.setdefault(gate, made)
         if first != made:
-            self.state.count_weights(self.node, full.size)  # of each step, as the steps' biases lie between them
+            self.state.count_weights(self.node, full.size // STEP_SHARE)
             self.state.share_weights(made, first)
         return made
 

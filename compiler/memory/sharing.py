@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.compiler.layers.beside import beside, simd_cycles
@@ -21,6 +22,9 @@ BESIDE = 0.5
 GAIN = 0.97
 """The most that layers side by side may cost of what they do one after the other."""
 
+Smaller = tuple[Arch, Search]
+"""A machine with fewer accumulators, and the search for tilings on it, which costs equal layers once."""
+
 
 @dataclass(frozen=True)
 class Share:
@@ -37,11 +41,17 @@ def shares(shapes: Sequence[LayerShape], plans: Sequence[Plan], arch: Arch,
     All have tilings that fit beside each other. ``fixed``: layers whose tiling must stay."""
     found: dict[int, Share] = {}
     plans = [*plans]
+
+    @functools.cache
+    def smaller(accumulators: int) -> Smaller:
+        return arch.replace(accumulator_depth=accumulators), Search()
+
     for leader, others in together([shape.layer for shape in shapes], arch).items():
         numbers = [leader, *others]
         if set(numbers) & set(fixed):
             continue
-        chosen = _together([shapes[number] for number in numbers], [plans[number] for number in numbers])
+        chosen = _together([shapes[number] for number in numbers], [plans[number] for number in numbers],
+                           smaller)
         if chosen is not None:
             for number, plan in zip(numbers, chosen, strict=True):
                 plans[number] = plan
@@ -84,19 +94,21 @@ def _share(plans: Sequence[Plan]) -> Share:
     return Share(max(plan.need.local_total for plan in plans), max(plan.need.accumulator_total for plan in plans))
 
 
-def _together(shapes: Sequence[LayerShape], plans: Sequence[Plan]) -> list[Plan] | None:
+def _together(shapes: Sequence[LayerShape], plans: Sequence[Plan],
+              smaller: Callable[[int], Smaller]) -> list[Plan] | None:
     """Return plans of a layer on the array and of those beside it that fit together, the cheapest; None for no gain."""
     arch, scratch = shapes[0].arch, min(shape.scratch for shape in shapes)
     busy = sum(simd_cycles(shape.layer, arch.array_size) for shape in shapes[1:])
     best, least = None, GAIN * (sum(plan.cost for plan in plans) + busy)
     for part in PARTS:
-        small = [_within(shape, scratch // part, arch.accumulator_depth // part, plan)
+        small = [_within(shape, scratch // part, arch.accumulator_depth // part, plan, smaller)
                  for shape, plan in zip(shapes[1:], plans[1:], strict=True)]
         beside = [plan for plan in small if plan is not None]
         if len(beside) < len(small):
             continue
         share = _share(beside)
-        large = _within(shapes[0], scratch - share.local, arch.accumulator_depth - share.accumulators, plans[0])
+        large = _within(shapes[0], scratch - share.local, arch.accumulator_depth - share.accumulators, plans[0],
+                        smaller)
         if large is not None and (cost := _cost(large.cost, sum(plan.cost for plan in beside) + busy)) < least:
             best, least = [large, *beside], cost
     return best
@@ -107,12 +119,13 @@ def _cost(first: float, second: float) -> float:
     return max(first, second) + BESIDE * min(first, second)
 
 
-def _within(shape: LayerShape, local: int, accumulators: int, before: Plan) -> Plan | None:
+def _within(shape: LayerShape, local: int, accumulators: int, before: Plan,
+            smaller: Callable[[int], Smaller]) -> Plan | None:
     """Return the cheapest plan of a layer with so many vectors of both memories, None if none fits.
 
     Nor does one that cuts rows of pixels where the plan ``before`` did not: moves and loops would become short."""
     if local < 1 or accumulators < max(2, shape.arch.accumulator_banks):
         return None
-    less = shape.arch.replace(accumulator_depth=accumulators)
-    plan = Search().plan(replace(shape, scratch=local, arch=less))
+    less, search = smaller(accumulators)
+    plan = search.plan(replace(shape, scratch=local, arch=less))
     return None if plan is None or plan.tiling.grain.columns < before.tiling.grain.columns else plan

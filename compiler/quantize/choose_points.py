@@ -14,6 +14,7 @@ from weft.compiler.layers.hir import Layer
 from weft.compiler.layers.stages import Convolution, Gate, LeakyRelu, Load, Product
 from weft.compiler.layers.var import Var
 from weft.compiler.passes.propagate_quantizers import copies_inputs
+from weft.compiler.quantize.alike import agreed, in_common, with_same_weights
 from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams, output_functions
 from weft.compiler.quantize.ranges import HEADROOM, Calibration, sum_key
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
@@ -33,6 +34,7 @@ def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
     tensors that the user reads. ``whole``: inputs whose samples are whole numbers of the data type at a point."""
     names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
     fixed = plain or not arch.scheme.chooses_points
+    calibration = in_common(layers, calibration)
     points = _plain(layers, names, arch) if fixed else _Chooser(
         layers, constants, calibration, arch, opset, outputs, whole or {}).run(names)
     tables, errors = {}, {}
@@ -109,6 +111,8 @@ class _Chooser:
         self.width, self.accumulator_width = arch.number.width, arch.accumulator_bits
         self.points: dict[str, int] = {}
         self.exact: dict[str, float] = {}
+        self.sharing = with_same_weights(layers)
+        self.most: dict[str, int] = {}  # the largest point of weights that several layers read
 
     def _needed(self) -> dict[str, float]:
         """Return, for computed tensors that only functions read, the largest magnitude that these tell apart.
@@ -155,14 +159,21 @@ class _Chooser:
             self.points[name] = max(self.points[name], self.whole.get(name, self.points[name]))
         first = dict(self.points)
         while True:
-            before = dict(self.points)
+            before = dict(self.points), dict(self.most)
             numbers = tuple(self._layer(layer) for layer in self.layers)
+            self._agree(numbers)
             self._insist_on_bits(first)
-            if self.points == before:
+            if (self.points, self.most) == before:
                 ranges = self.calibration.ranges
                 limited = {name for name in names if ranges[name].bounded
                            or needed.get(name, math.inf) < ranges[name].magnitude * HEADROOM}
                 return FixedPointParams(self.points, numbers, limited=frozenset(limited))
+
+    def _agree(self, numbers: Sequence[LayerFixedPointParams]) -> None:
+        """Let layers that read the same weights have one point for these, and one for what else they read."""
+        for name, readers in self.sharing.items():
+            self.points |= agreed(self.points, [self.layers[number].core.input.root for number in readers])
+            self.most[name] = min(numbers[number].weights for number in readers)
 
     def _insist_on_bits(self, first: Mapping[str, int]) -> None:
         """Raise CompileError if a tensor's binary point is by more bits below its first one than a scalar has.
@@ -271,7 +282,7 @@ class _Chooser:
         gate = layer.elementwise
         beside = max(abs(gate.offset), gate.limit) if isinstance(gate, Gate) else 0.0
         limit = largest_point(max(min(seen, float(worst)), beside), self.accumulator_width)
-        most = largest_point(float(weights.max()), self.width)
+        most = self.most.get(core.weights, largest_point(float(weights.max()), self.width))
         activations -= self._concession(core, weights, activations, most, limit)
         self.points[core.input.root] = activations
         point = min(most, limit - activations)

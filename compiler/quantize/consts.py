@@ -6,6 +6,7 @@ requantizer lie in blocks of their own."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -70,10 +71,8 @@ class Consts:
 
 def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], numbers: Numbers, arch: Arch) -> Consts:
     """Return every layer's constants, quantised and laid out. Raise CompileError if DRAM1 is too small."""
-    stored = arch.number.storage_dtype
-    chunks: list[np.ndarray] = [np.zeros((0, arch.array_size), stored)]
+    store = _Store(arch)
     placed: list[LayerConsts] = []
-    base = 0
     held: dict[int, tuple[int, ...]] = {}
     for number, layer in enumerate(each(layers)):
         own = numbers.integers(number, layer, constants, arch)
@@ -83,14 +82,13 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
             vectors, blocks = encode_weights(layer.core, own, arch)
         elif isinstance(layer.core, Product):
             blocks = product_blocks(layer.core, arch.array_size)
-        operand = base + sum(map(len, vectors))
+        base = store.place(vectors)
         tables = own.tables if layer.lookup is None else (own.tables[0][:KEY_ENTRIES], *own.tables[1:])
-        for values in (own.operands, *tables):
-            vectors.append(np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1))
-        scale_base = base + sum(map(len, vectors))
+        operand = store.place([np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1)
+                               for values in (own.operands, *tables)])
         tiles = layer.output.tiles(arch.array_size)
         scales, places = _encode_scales(own, tiles, arch, pools=layer.only_pools)
-        vectors += scales
+        scale_base = store.place(scales)
         scale_size = len(scales[0]) if scales else 0
         if layer.factors is not None:
             scale_size, places = SCALE_VECTORS, tuple(range(0, tiles * SCALE_VECTORS, SCALE_VECTORS))
@@ -98,10 +96,27 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
                                   _on_the_way(own, layer, arch), scale_base, places, scale_size,
                                   done_macs(layer, own.weights, arch.array_size),
                                   _fresh(tables, held) if layer.lookup is not None else ()))
-        chunks += vectors
-        base += sum(map(len, vectors))
-    check_room(base, arch)
-    return Consts(np.concatenate(chunks, dtype=stored, casting="unsafe"), tuple(placed))
+    check_room(store.size, arch)
+    return Consts(np.concatenate(store.chunks), tuple(placed))
+
+
+class _Store:
+    """The vectors of DRAM1 in the making; equal ones of several layers, such as a step's weights, are kept once."""
+
+    def __init__(self, arch: Arch) -> None:
+        self.dtype = arch.number.storage_dtype
+        self.chunks = [np.zeros((0, arch.array_size), self.dtype)]
+        self.size = 0
+        self.bases: dict[bytes, int] = {}
+
+    def place(self, parts: Sequence[np.ndarray]) -> int:
+        """Return the address of these vectors [n, lanes], one part after another; store them if they are new."""
+        chunk = np.concatenate([self.chunks[0], *parts], dtype=self.dtype, casting="unsafe")
+        base = self.bases.setdefault(hashlib.sha256(chunk.data).digest(), self.size) if len(chunk) else self.size
+        if base == self.size:
+            self.chunks.append(chunk)
+            self.size += len(chunk)
+        return base
 
 
 def _fresh(tables: Sequence[tuple[int, ...]], held: dict[int, tuple[int, ...]]) -> tuple[int, ...]:

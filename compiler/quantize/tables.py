@@ -107,7 +107,13 @@ def _arguments(low: float, high: float) -> np.ndarray:
 
 def needed_magnitude(layer: str, lookup: Lookup, seen: Range, opset: int) -> float:
     """Return the magnitude beyond which, on either side, a lookup's function is constant."""
-    arguments = _arguments(*_spans(layer, lookup, seen)[1])
+    return _constant_beyond(replace(lookup, source=""), _spans(layer, lookup, seen)[1], opset)
+
+
+@functools.lru_cache(maxsize=1024)
+def _constant_beyond(lookup: Lookup, span: Span, opset: int) -> float:
+    """Return the magnitude beyond which the function is constant within ``span``."""
+    arguments = _arguments(*span)
     values = function_of(lookup, opset)(arguments)
     least = CONSTANT * np.abs(values).max()
     bends = [np.flatnonzero(np.abs(values - end) > least) for end in (values[0], values[-1])]
@@ -124,7 +130,7 @@ def make_pieces(layer: str, lookup: Lookup, seen: Range, point: int, arch: Arch,
     limits = arch.number.minimum * 2.0 ** -point, arch.number.maximum * 2.0 ** -point
     inside, wide = (tuple(np.clip(span, *limits).tolist()) for span in _spans(layer, lookup, seen))
     wide = _with_room(function_of(lookup, opset), inside, wide)
-    return _best(layer, lookup, inside, wide, table, point, arch.lut_depth, arch.number, opset)
+    return _best(layer, replace(lookup, source=""), inside, wide, table, point, arch.lut_depth, arch.number, opset)
 
 
 def _with_room(function: RealFunction, inside: Span, wide: Span) -> Span:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,9 +110,14 @@ class Free:
         self.pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
         self.few: set[int] = set()
         self.source = WeightSource(None if layout.copy is None else layout.copy.base)
+        self.begins: dict[int, list[Buffer]] = defaultdict(list)
+        self.ends: dict[int, list[Buffer]] = defaultdict(list)
         for place in layout.local.values():
+            buffer = Buffer(place.base, place.size)
+            self.begins[place.first].append(buffer)
+            self.ends[place.last].append(buffer)
             if place.first < first <= place.last:
-                self.pools.local.hold(Buffer(place.base, place.size))
+                self.pools.local.hold(buffer)
 
     def alone(self, number: int, behind: int) -> Schedule:
         """Return the operations of a layer that has both memories for itself, ``behind`` so many others."""
@@ -156,15 +162,13 @@ class Free:
 
     def _hold(self, number: int) -> None:
         """Take what tensors that are pinned from this layer on need."""
-        for place in self.layout.local.values():
-            if place.first == number:
-                self.pools.local.hold(Buffer(place.base, place.size))
+        for buffer in self.begins[number]:
+            self.pools.local.hold(buffer)
 
     def _release(self, number: int) -> None:
         """Give back what tensors needed that were pinned up to this layer."""
-        for place in self.layout.local.values():
-            if place.last == number:
-                self.pools.local.release(Buffer(place.base, place.size))
+        for buffer in self.ends[number]:
+            self.pools.local.release(buffer)
 
 
 def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Schedule:
