@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from weft.runtime.devices import Done, Golden, sampling, simulated
 from weft.runtime.images import MOST_IMAGES
 from weft.runtime.programs import Batch, image_a_core
 from weft.runtime.run_settings import RunSettings
-from weft.runtime.saturations import Saturated, together
+from weft.runtime.saturations import BY_RANGES, Saturated, saturated, together
 from weft.runtime.session import Session
 from weft.runtime.streaming import checked
 from weft.simulate.make import BuildError
@@ -31,6 +32,7 @@ from weft.support.errors import WeftError
 from weft.tb.hostile.arrays import NPY, NPZ
 from weft.tb.hostile.odd_kinds import ARCHIVES
 from weft.tb.unit.runtime.models import TINY, VECTORS, echo
+from weft.tmodel.ports import Port
 from weft.tmodel.tensors import Tensor
 
 LARGE_OR_LEGAL = ("a bomb of 300 MB", "a bomb of 2 GB", "20000 members", "200000 members", "10000 members")
@@ -63,11 +65,31 @@ def test_a_lone_array_is_not_two(tmp_path: Path) -> None:
     ({"y": VECTORS}, {"raw": True}, "arrays 'y'; allowed: an array for each input"),
     ({}, {"raw": True}, "arrays none"), ({"x": VECTORS}, {}, "no tensor shapes"),
     ({"x": np.broadcast_to(VECTORS, (MOST_IMAGES + 1, *VECTORS.shape))}, {"raw": True}, "at most 65536 in one run"),
+    ({"x": VECTORS}, {"raw": True, "most": 0}, "images: found at most 0; allowed: 1 or more"),
+    ({"x": VECTORS}, {"raw": True, "most": -3}, "images: found at most -3"),
+    ({"x": [[1, 2], [3]]}, {"raw": True}, "input 'x': found what is no array"),
+    ({"x": VECTORS}, {"raw": True, "on": "moon"}, "machine: found 'moon'; allowed: golden, rtl, or a Device"),
 ])
 def test_inputs_that_do_not_fit(inputs: Mapping[str, np.ndarray], options: dict[str, Any], said: str,
                                 tmp_path: Path) -> None:
     with pytest.raises(WeftError, match=said):
         Session(echo(tmp_path)).run(inputs, **options)
+
+
+def test_inputs_have_as_many_images_as_each_other(tmp_path: Path) -> None:
+    made = echo(tmp_path)
+    two = dataclasses.replace(made, inputs=(*made.inputs, Port("more", 4, 4)))
+    inputs = {"x": np.stack([VECTORS] * 2), "more": np.stack([VECTORS] * 3)}
+    with pytest.raises(WeftError, match="x with 2 images, more with 3 images; allowed: the same number"):
+        Session(two).run(inputs, raw=True)
+
+
+def test_what_was_not_measured_is_not_told(tmp_path: Path) -> None:
+    """The golden machine counts no cycles, and a hand-made model does not say its multiply-accumulates."""
+    found = Session(echo(tmp_path)).run({"x": VECTORS}, raw=True)
+    assert found.cycles is None and found.utilization is None
+    assert dataclasses.replace(found, cycles=10, done_macs=20).utilization == 20 / (10 * TINY.array_size ** 2)
+    assert dataclasses.replace(found, cycles=1, done_macs=2000).utilization == 1
 
 
 def test_a_model_keeps_to_the_machine_that_it_was_compiled_for(tmp_path: Path) -> None:
@@ -158,6 +180,15 @@ def test_a_network_over_all_cores_is_one_group_an_image() -> None:
 def test_counts_of_which_one_is_unknown_are_unknown() -> None:
     some = Saturated(2, 1, (3,))
     assert together([some, None]) is None and together([some, Saturated(1, 0, (1, 3))]) == Saturated(3, 1, (1, 3))
+
+
+def test_saturations_that_ranges_are_meant_to_have_are_told_apart(tmp_path: Path) -> None:
+    """Three layers: one may saturate by --ranges, one by what it is, one must not."""
+    rows = ({"name": "a", "saturates": BY_RANGES}, {"name": "b", "saturates": "a hard sigmoid"}, {"name": "c"})
+    made = dataclasses.replace(echo(tmp_path, extra=1), layers=rows, instruction_layers=np.array([0, 1, 2]))
+    batch = Batch(Isa(TINY), made.program, 1 << 16)
+    found = saturated(made, batch, [[{0: 5, 1: 7, 2: 11}]], first=4)
+    assert found == Saturated(11, 5, (4,))
 
 
 @pytest.mark.parametrize(("states", "said"), [
