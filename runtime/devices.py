@@ -19,7 +19,7 @@ from weft.hw.contract.causes import Cause
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.runtime.fair_lock import FairLock
-from weft.support.errors import Mismatch, WeftError
+from weft.support.errors import Mismatch, WeftError, explain
 
 if TYPE_CHECKING:
     from weft.golden.system import GoldenSystem
@@ -189,11 +189,14 @@ def sampling(arch: Arch, interval: int) -> bytes:
 def machine(on: str | Backend, arch: Arch, options: dict[str, Any], model: TModel | None = None) -> Backend:
     """Return a new backend by name, GOLDEN or RTL (with ``options``), or the backend that was given.
 
-    With the option ``pieces`` RTL runs the programs of ``model`` in pieces."""
+    With the option ``pieces`` RTL runs the programs of ``model`` in pieces. Raise WeftError for another name."""
     if not isinstance(on, str):
         return on
     if on == GOLDEN:
         return Golden(arch)
+    if on != RTL:
+        raise WeftError(explain("machine", repr(on), f"{GOLDEN}, {RTL}, or a Device that Device.open gave",
+                                "name one of them"))
     if "pieces" in options and model is not None:
         from weft.runtime.piecewise import Piecewise
 

@@ -63,19 +63,27 @@ def stored_images(model: TModel, inputs: Mapping[str, np.ndarray], most: int | N
 
 
 def _given(inputs: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """Return the user's array of an input. Raise WeftError if it is missing."""
+    """Return the user's array of an input. Raise WeftError if it is missing, or lists of different lengths."""
     if name not in inputs:
         raise WeftError(explain(f"input {name!r}", f"arrays {', '.join(map(repr, inputs)) or 'none'}",
                                 "an array for each input", "name the arrays after the network's inputs"))
-    return np.asarray(inputs[name])
+    try:
+        return np.asarray(inputs[name])
+    except ValueError as error:
+        raise WeftError(explain(f"input {name!r}", f"what is no array ({error})", "an array, or lists of one length",
+                                "convert it with numpy")) from None
 
 
 def _apart(arrays: Mapping[str, np.ndarray], most: int | None) -> list[Values]:
-    """Return the arrays of each image, at most ``most``. Raise WeftError if inputs have different numbers of images."""
+    """Return the arrays of each image, at most ``most``.
+
+    Raise WeftError if inputs have different numbers of images, and if ``most`` is less than 1."""
     counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) > 1:
         found = ", ".join(f"{name} with {count} images" for name, count in counts.items())
         raise WeftError(explain("inputs", found, "the same number of images for all", "cut the longer ones"))
+    if most is not None and most < 1:
+        raise WeftError(explain("images", f"at most {most}", "1 or more", "leave the number out for all images"))
     count = min(next(iter(counts.values())), MOST_IMAGES + 1 if most is None else most)
     if count > MOST_IMAGES:
         raise WeftError(explain("inputs", f"{max(counts.values())} images", f"at most {MOST_IMAGES} in one run",

@@ -30,6 +30,9 @@ from weft.tb.hostile import (
     onnx_names,
     onnx_numbers,
     operator_table,
+    strange_files,
+    strange_networks,
+    strange_tflite,
     tflite_files,
     writers,
 )
@@ -45,7 +48,7 @@ MOST_COMPARED = 64 << 20
 
 READERS = (architectures, arrays, onnx_files, onnx_numbers, onnx_names, large_networks, operator_table, tflite_files,
            models, manifests, host_parts, commands, command_lines, writers, damaged,
-           odd_kinds)
+           odd_kinds, strange_networks, strange_files, strange_tflite)
 
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What must not reach a terminal."""

@@ -314,6 +314,7 @@ def test_the_shell_joins_every_port_of_the_machine(name: str, tmp_path: Path) ->
     inputs = {port for port, (_, way) in ports.items() if way is not None and "Input" in str(way)}
     assert inputs <= joined, "an input without a driver"
     assert {port for port in ports if port.startswith("m_axi_") and port.endswith(("valid", "addr", "data"))} <= joined
+    assert "uartbone (UARTBone)" in text, "no link to the host"
     shell = ShellFile.load(tmp_path / "shell.json")
     assert (shell.machine_base, shell.memory.base) == (LITEX_REGISTERS, LITEX_MEMORY), "what the driver assumes"
     assert board.shell and shell.clock_hz == board.shell.clock_hz

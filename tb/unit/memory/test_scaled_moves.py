@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The move_out unit of INT8 machines: loads of scales and moves keep to their order. Its numbers: ``test_scaler.py``."""
+"""The move_out unit of INT8 machines: loads of scales and moves keep their order. Its numbers: ``test_scaler.py``."""
 
 from __future__ import annotations
 
