@@ -18,7 +18,7 @@ from weft.compiler.frontend.constants import EXPORT_AGAIN, Folder
 from weft.compiler.frontend.graph import FLOAT, Shape
 from weft.compiler.frontend.onnx_writer import TOLD
 from weft.tmodel.onnx_bounds import captured, check_shapes
-from weft.tmodel.onnx_runnable import uninferred_shapes, ports_of
+from weft.tmodel.onnx_runnable import ports_of, uninferred_shapes
 
 MOST_ROUNDS = 64
 

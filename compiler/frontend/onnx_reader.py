@@ -20,6 +20,7 @@ from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.branches import conditions_of, inline_choices
 from weft.compiler.frontend.check_quantizers import check_quantizers
 from weft.compiler.frontend.dynamic import to_real
+from weft.compiler.frontend.einsum import with_products
 from weft.compiler.frontend.functions import write_out_operators, write_out_own_functions
 from weft.compiler.frontend.graph import FLOAT, Graph, GraphPort, Node, Shape
 from weft.compiler.frontend.inputs import settle_inputs, true_inputs, type_name
@@ -75,7 +76,7 @@ def to_graph(model: onnx.ModelProto, name: str) -> Graph:
     check_quantizers(model)
     to_qdq(model)
     graph = with_fake_quantizers(_to_graph(model, find_known(model), name, inputs, outputs))
-    return graph.replace(states=states)
+    return with_products(graph).replace(states=states)
 
 
 def _load(path: Path) -> onnx.ModelProto:

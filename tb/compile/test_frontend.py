@@ -157,7 +157,8 @@ def test_group_normalization_has_the_shape_of_what_it_normalises(on_host: bool, 
     """ONNX infers none for this operator, which exporters of opset 21 write."""
     made = ModelMaker((1, 4, 6, 6), opset=21)
     scale = made.node("ReduceSum", "x", made.constant(np.array([0, 2, 3])), keepdims=0) if on_host else made.normal(4)
-    made.node("Relu", made.node("GroupNormalization", made.conv("x", 4, 4, (1, 1)), scale, made.normal(4), num_groups=2))
+    source = made.conv("x", 4, 4, (1, 1))
+    made.node("Relu", made.node("GroupNormalization", source, scale, made.normal(4), num_groups=2))
     model = made.model()
     model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info(model.graph.output[0].name, 1, (1, 4, 6, 6)))
     onnx.save(model, tmp_path / "groups.onnx")

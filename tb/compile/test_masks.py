@@ -97,7 +97,8 @@ def test_numbers_that_are_no_masks_stay(form: str, tmp_path: Path) -> None:
     other = made.constant(np.triu(np.full((ROWS, ROWS), -1e4, np.float32), 1)[None])
     if form == "scores of integers":
         made.beside["kept"] = (1, ROWS)
-        other = made.node("MatMul", made.node("Unsqueeze", "kept", made.constant(np.array([1]))),
+        whole = made.node("Cast", made.node("Unsqueeze", "kept", made.constant(np.array([1]))), to=TensorProto.INT64)
+        other = made.node("MatMul", made.node("Cast", whole, to=TensorProto.FLOAT),
                           made.constant(np.full((ROWS, ROWS), -1e3, np.float32)))
     masked = made.node("Add", found, other)
     made.node("Softmax", masked, axis=1 if form == "another axis" else -1)
