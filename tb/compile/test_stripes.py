@@ -66,8 +66,9 @@ def test_no_step_changes_what_a_network_means(name: str, seed: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_bytes_in_stripes_mean_the_same(seed: int, tmp_path: Path) -> None:
+def test_bytes_in_stripes_mean_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scales are loaded before moves of each layer. How exact bytes are (step scales) is asked elsewhere."""
+    monkeypatch.setattr(stripes, "DEAREST", 10)
     arch = TABLES.replace(data_type="INT8", activation_tables=8)
     path, samples = network(tmp_path, Random(f"bytes {seed}"), pool=3)
     checker = Checker()
