@@ -2,7 +2,8 @@
 """Layers beside others: one that the array has nothing to do for runs together with an independent one on the array.
 
 Such layers load tensors into the accumulators, where the SIMD unit works on them: pools, products of two tensors,
-lookup tables. Here is which layer goes beside which; the order of layers is changed for it."""
+lookup tables. On fixed-point machines long sums and copies of pixels count too. Here is which layer goes beside which;
+the order of layers is changed for it."""
 
 from __future__ import annotations
 
@@ -12,10 +13,18 @@ from collections.abc import Mapping, Sequence
 
 from weft.compiler.layers.hir import Layer, Layers
 from weft.compiler.layers.stages import Gate, LeakyRelu, Load, Lookup, Minimum, Multiply
+from weft.compiler.layers.var import Var
 from weft.hw.contract.arch import Arch
 
 SIMD_INSTRUCTIONS = {Multiply: 2, Lookup: 3, Minimum: 1, LeakyRelu: 3, Gate: 4}
 """Instructions that the SIMD unit runs for each vector of a result, besides a pool's."""
+
+LONG = 1000
+"""The cycles from which a layer is long: it runs beside another even without work for the SIMD unit, and layers on the
+array run earlier for it."""
+
+REACH = 16
+"""The number of layers behind a long one that are looked at for one that could run earlier."""
 
 
 def simd_instructions(layer: Layer) -> int:
@@ -30,6 +39,11 @@ def simd_cycles(layer: Layer, lanes: int) -> int:
     return simd_instructions(layer) * layer.output.vectors(lanes)
 
 
+def _busy_cycles(layer: Layer, lanes: int) -> int:
+    """Return the cycles of a layer that loads tensors: of the SIMD unit, or of the moves into the accumulators."""
+    return max(simd_cycles(layer, lanes), (1 + len(layer.adds)) * layer.output.vectors(lanes))
+
+
 def beside(layers: Sequence[Layer], arch: Arch) -> dict[int, int]:
     """Return number -> the number of the layer on the array that it may run together with.
 
@@ -37,7 +51,7 @@ def beside(layers: Sequence[Layer], arch: Arch) -> dict[int, int]:
     found: dict[int, int] = {}
     for number in range(1, len(layers)):
         leader = found.get(number - 1, number - 1)
-        if (_on_array(layers[leader]) and _on_simd(layers[number], arch)
+        if (_on_array(layers[leader]) and _beside_array(layers[number], arch)
                 and not _meet(layers[leader], layers[number])):
             found[number] = leader
     return found
@@ -47,20 +61,48 @@ def arranged(layers: Layers, arch: Arch) -> Layers:
     """Return the layers with each that may run beside another right behind it: one that keeps the array busy longest.
 
     What runs beside a layer already counts against it. The last layers come first, so that room is made for those that
-    they read from."""
+    they read from. Where there is no such layer on the array, one from further behind may come before."""
     order = _Order(layers)
     _move_copies(order, layers, arch)
     left = {layer.output.name: layer.macs / arch.array_size**2 for layer in layers}
+
+    def longest(others: Sequence[Layer]) -> Layer | None:
+        return max(others, key=lambda other: left[other.output.name], default=None)
+
     for layer in reversed(layers):
-        if not _on_simd(layer, arch):
+        if not _beside_array(layer, arch):
             continue
-        others = [other for other in order.between(layer) if _on_array(other) and not _meet(other, layer)]
-        partner = max(others, key=lambda other: left[other.output.name], default=None)
+        partner = longest([other for other in order.between(layer) if _on_array(other) and not _meet(other, layer)])
+        if partner is None and (partner := longest(_later(order, layer, arch))) is not None:
+            order.move(partner, order.places[id(layer)])
         if partner is not None:
             place, now = order.places[id(partner)] + 1, order.places[id(layer)]
             order.move(layer, place - (now < place))
-            left[partner.output.name] -= simd_cycles(layer, arch.array_size)
+            left[partner.output.name] -= _busy_cycles(layer, arch.array_size)
     return Layers(order.layers)
+
+
+def _later(order: _Order, layer: Layer, arch: Arch) -> list[Layer]:
+    """Return layers on the array behind a long ``layer`` that could run in its place, and need no more memory there.
+
+    Nothing that they read is made later. What they are the last to read is no smaller than what they make. There are
+    none for a layer that may run in stripes with the one before (``memory/stripes.py``): it works for the SIMD unit on
+    one tensor."""
+    place, found = order.places[id(layer)], []
+    if _busy_cycles(layer, arch.array_size) < LONG or simd_cycles(layer, arch.array_size) and not layer.adds:
+        return []
+    for number, other in enumerate(order.layers[place + 1:place + 1 + REACH], place + 1):
+        if _on_array(other) and other.macs and order.first_place(other) <= place:
+            kept = {root for reader in order.layers[number + 1:] for root in _roots(reader.inputs)}
+            freed = sum(_size(var) for var in dict.fromkeys(other.inputs) if var.root not in kept)
+            if _size(other.output) <= freed:
+                found.append(other)
+    return found
+
+
+def _size(var: Var) -> int:
+    """Return the number of a Var's scalars."""
+    return var.channels * var.height * var.width
 
 
 def _move_copies(order: _Order, layers: Sequence[Layer], arch: Arch) -> None:
@@ -73,7 +115,7 @@ def _move_copies(order: _Order, layers: Sequence[Layer], arch: Arch) -> None:
             readers[root].append(layer)
     for layer in layers:
         reading = [reader for root in _roots(layer.outputs) for reader in readers[root]]
-        if _on_array(layer) and not layer.macs and reading and all(reader.pool and _on_simd(reader, arch)
+        if _on_array(layer) and not layer.macs and reading and all(reader.pool and _beside_array(reader, arch)
                                                                    for reader in reading):
             # Parts of its input may be made later.
             order.move(layer, min(order.first_place(layer), order.places[id(layer)]))
@@ -135,10 +177,10 @@ def _on_array(layer: Layer) -> bool:
     return not isinstance(layer.core, Load)
 
 
-def _on_simd(layer: Layer, arch: Arch) -> bool:
-    """Tell whether the SIMD unit works for a layer, and the array does not.
+def _beside_array(layer: Layer, arch: Arch) -> bool:
+    """Tell whether a layer has work for the SIMD unit, or many moves, and none for the array.
 
     On INT8 machines only max pools count, which no other stage follows."""
-    if arch.scheme.per_lane and not layer.only_pools:
+    if _on_array(layer) or arch.scheme.per_lane and not layer.only_pools:
         return False
-    return not _on_array(layer) and simd_cycles(layer, arch.array_size) > 0
+    return simd_cycles(layer, arch.array_size) > 0 or _busy_cycles(layer, arch.array_size) >= LONG

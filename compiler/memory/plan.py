@@ -21,7 +21,8 @@ from weft.compiler.choices import AGAIN, FORMULA, Choices
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Layer
 from weft.compiler.memory.allocation import Allocation, DramAddress, Kept, Resident, first_fit
-from weft.compiler.memory.sharing import Share, shares, still_fitting
+from weft.compiler.memory.sharing import Share, local_needs, shares, still_fitting
+from weft.compiler.memory.stripes import Stripes, extended
 from weft.compiler.memory.variables import LiveRange, place_variables, spread_vectors
 from weft.compiler.progress import each
 from weft.compiler.quantize.consts import Consts
@@ -50,7 +51,8 @@ class MemoryPlan:
     Allocations by Var name: in DRAM0, in DRAM1 (only spread Vars, which have both), and in local memory (pinned Vars).
     ``copy``: the allocation of a copy of all Consts in DRAM0, or None. ``beside``: what layers that run together with
     one on the array, which stands before them, have of both memories, by number. ``kept``: what of a pinned Var a core
-    has that computes only a share of it, all of those that are not named."""
+    has that computes only a share of it, all of those that are not named. ``stripes``: the number of a layer that runs
+    in stripes with those before it -> the first of them."""
 
     dram0: Mapping[str, Allocation]
     dram1: Mapping[str, Allocation]
@@ -60,6 +62,7 @@ class MemoryPlan:
     copy: Allocation | None = None
     beside: Mapping[int, Share] = field(default_factory=dict)
     kept: Mapping[str, Kept] = field(default_factory=dict)
+    stripes: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
     def homes(self) -> dict[str, DramAddress]:
@@ -87,6 +90,7 @@ class MemoryPlan:
         if self.copy is not None:
             lines.append(f"dram0 copy of all consts: base={self.copy.base} size={self.copy.size}")
         lines += [f"beside another: layer {number} {share}" for number, share in self.beside.items()]
+        lines += [f"in stripes: layer {number} with layer {first}" for number, first in self.stripes.items()]
         for shape, plan in zip(self.shapes, self.plans, strict=True):
             lines.append(f"layer {shape.layer.name}: scratch={shape.scratch} {plan}")
         return "\n".join(lines) + "\n"
@@ -100,18 +104,20 @@ class Printed(NamedTuple):
     local: dict[str, Allocation]
     copy: tuple[int, int] | None
     beside: dict[int, Share]
+    stripes: dict[int, int]
     plans: tuple[tuple[str, int, Plan], ...]
 
 
 _PLACE = re.compile(r"(dram0|dram1|local) (.*): base=(\d+) size=(\d+) layers=(-?\d+)\.\.(-?\d+)")
 _COPY = re.compile(r"dram0 copy of all consts: base=(\d+) size=(\d+)")
 _BESIDE = re.compile(r"beside another: layer (\d+) (Share\(.*\))")
+_STRIPES = re.compile(r"in stripes: layer (\d+) with layer (\d+)")
 _PLAN = re.compile(r"layer (.*): scratch=(\d+) (Plan\(.*\))")
 
 
 def parse(content: str) -> Printed:
     """Return the plan that :meth:`MemoryPlan.text` wrote. Raise WeftError at a line that it does not write."""
-    found = Printed({}, {}, {}, None, {}, ())
+    found = Printed({}, {}, {}, None, {}, {}, ())
     for line in content.splitlines():
         if match := _PLACE.fullmatch(line):
             getattr(found, match[1])[match[2]] = Allocation(match[2], *map(int, match.group(3, 4, 5, 6)))
@@ -119,6 +125,8 @@ def parse(content: str) -> Printed:
             found = found._replace(copy=(int(match[1]), int(match[2])))
         elif match := _BESIDE.fullmatch(line):
             found.beside[int(match[1])] = parse_value(match[2], (Share,))
+        elif match := _STRIPES.fullmatch(line):
+            found.stripes[int(match[1])] = int(match[2])
         elif match := _PLAN.fullmatch(line):
             plan = parse_value(match[3], (Plan, Tiling, Need, Grain))
             found = found._replace(plans=(*found.plans, (match[1], int(match[2]), plan)))
@@ -134,10 +142,14 @@ def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Con
 
     Raise CompileError if a memory is too small, and for choices that do not fit."""
     planner = planned(lives, layers, consts, arch, choices)
-    variables = place_variables(lives, planner.local, planner.dram1, arch)
-    copy = _copy_of_consts(planner, variables.values(), choices.copy)
     plans, beside = shares(planner.shapes, planner.plans, arch, choices.tilings)
-    layout = MemoryPlan(variables, planner.dram1, planner.local, tuple(planner.shapes), tuple(plans), copy, beside)
+    striped = Stripes(planner.shapes, plans, local_needs(planner.shapes, plans, beside), planner.local, planner.dram1,
+                      [planner.consts], planner.search)
+    striped.choose({*choices.tilings, *beside, *(number - 1 for number in beside)})
+    variables = place_variables(extended(lives, striped.firsts), striped.local, striped.dram1, arch)
+    copy = _copy_of_consts(planner, variables.values(), choices.copy)
+    layout = MemoryPlan(variables, striped.dram1, striped.local, tuple(striped.shapes), tuple(striped.plans), copy,
+                        beside, stripes=striped.firsts)
     return with_tilings(layout, choices, planner.search)
 
 
@@ -154,7 +166,9 @@ def with_tilings(layout: MemoryPlan, choices: Choices, search: Search) -> Memory
                          "one of the tilings that are looked at and fit beside what is resident")
         plans[number] = plan
     beside = still_fitting(layout.shapes, plans, layout.beside) if layout.beside and choices.tilings else layout.beside
-    return replace(layout, plans=tuple(plans), beside=beside)
+    told = {layout.stripes.get(number, number) for number in choices.tilings}
+    stripes = {number: first for number, first in layout.stripes.items() if first not in told}
+    return replace(layout, plans=tuple(plans), beside=beside, stripes=stripes)
 
 
 def planned(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch,

@@ -67,6 +67,16 @@ def together(layers: Sequence[Layer], arch: Arch) -> dict[int, list[int]]:
     return found
 
 
+def local_needs(shapes: Sequence[LayerShape], plans: Sequence[Plan], shared: Mapping[int, Share]) -> list[int]:
+    """Return [layers]: the vectors of local memory that each layer takes together with those that run beside it."""
+    found = [plan.need.local_total for plan in plans]
+    for leader, others in together([shape.layer for shape in shapes], shapes[0].arch).items():
+        own = [number for number in others if number in shared]
+        for number in own:
+            found[number] = found[leader] = plans[leader].need.local_total + shared[number].local
+    return found
+
+
 def still_fitting(shapes: Sequence[LayerShape], plans: Sequence[Plan], shared: Mapping[int, Share]) -> dict[int, Share]:
     """Return the shares in ``shared`` that these plans leave room for.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from weft.compiler import lir
@@ -70,6 +71,12 @@ class LayerEmitter:
         self.operand = Buffer(pools.accumulators.base, shape.consts.operands)
         self.sloped = isinstance(self.layer.elementwise, LeakyRelu) and not shape.consts.operands  # on output
         self.result = Buffer(0, 0)
+        self.step = 0  # the number of the one that is emitted
+
+    @cached_property
+    def steps(self) -> list[TileStep]:
+        """The steps of the layer, in order."""
+        return layer_steps(self.shape, self.plan.tiling)
 
     def operations(self) -> Operations:
         """Yield the layer's operations from its first load to its last save.
@@ -77,9 +84,9 @@ class LayerEmitter:
         At the end all that it took from the pools is given back."""
         self.free.hold(self.operand)
         yield from self.loader.operands(self.operand.base, self.registers)
-        steps = layer_steps(self.shape, self.plan.tiling)
-        needs = [self.loader.sizes(step) for step in steps]
-        for step, sizes, ending in zip(steps, needs, self.loader.endings(needs), strict=True):
+        needs = [self.loader.sizes(step) for step in self.steps]
+        for number, (step, sizes, ending) in enumerate(zip(self.steps, needs, self.loader.endings(needs), strict=True)):
+            self.step = number
             prepared = self.loader.prepare(step, sizes)
             yield from self.loader.loads
             yield from self._imports(step)

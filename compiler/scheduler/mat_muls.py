@@ -70,6 +70,7 @@ class MatMulEmitter:
         self.settings: dict[Settings, int] = {}  # all of MatMuls, with their numbers in rows
         self.walks: dict[tuple[Size, ...], Walks] = {}  # by pixels of both sides
         self.templates: dict[Hashable, Template] = {}
+        self.alone = True  # no other layer loads weights into the array between two operations
         self.loaded: tuple[int, bool] | None = None  # what the array has: offset of weights, and whether with a bias
 
     def operations(self, prepared: Prepared, output: int, result: View) -> MatMuls:
@@ -83,6 +84,8 @@ class MatMulEmitter:
         if found is None:
             found = self.templates[key] = self._template(prepared, output, result, first)
         rows = found.rows
+        if not self.alone:
+            self.loaded = None
         if found.needs is not None and self.loaded == (bias + found.needs[0], found.needs[1]):
             rows = found.without
         if found.loads:

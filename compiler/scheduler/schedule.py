@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,7 +23,8 @@ from weft.compiler.scheduler.length import check_length, most_instructions
 from weft.compiler.scheduler.load import WeightSource
 from weft.compiler.scheduler.merge import merged
 from weft.compiler.scheduler.pool import Buffer, Pool
-from weft.compiler.scheduler.rows import within
+from weft.compiler.scheduler.rows import Emitted, MatMuls, within
+from weft.compiler.scheduler.stripes import divided, turns
 from weft.hw.contract.arch import Arch
 
 FEW_PACE = 2.4
@@ -80,7 +81,11 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
     for group in _groups(layout, first, end):
         for _ in group:
             next(shapes)  # tells progress
-        found.append(free.alone(group[0], behind) if len(group) == 1 else free.beside(*group, behind=behind))
+        if len(group) == 1:
+            found.append(free.alone(group[0], behind))
+        else:
+            together = free.in_stripes if group[1] in layout.stripes else free.beside
+            found.append(together(*group, behind=behind))
         behind += found[-1].table.count
         check_length(behind, arch)
     layers = np.concatenate([np.zeros(0, np.int64), *(part.layers for part in found)])
@@ -91,7 +96,7 @@ def _groups(layout: MemoryPlan, first: int, end: int) -> list[list[int]]:
     """Return the layers ``first`` to before ``end``, those that run together in one list."""
     found: list[list[int]] = []
     for number in range(first, end):
-        if number in layout.beside and found:
+        if found and (number in layout.beside or number in layout.stripes):
             found[-1].append(number)
         else:
             found.append([number])
@@ -148,17 +153,50 @@ class Free:
         layers = np.repeat(numbers, [part.count for part in parts])
         return Schedule(LirTable.joined(parts).ordered(order), layers[order])
 
+    def in_stripes(self, *numbers: int, behind: int) -> Schedule:
+        """Return the operations of layers whose steps take turns, ``behind`` so many operations before.
+
+        Each has a part of both memories, in which its buffers rotate."""
+        for number in numbers:
+            self._hold(number)
+        plans = [self.layout.plans[number] for number in numbers]
+        free = min(self.layout.shapes[number].scratch for number in numbers)
+        parts = zip(divided([plan.need.local_total for plan in plans], free),
+                    divided([plan.need.accumulator_total for plan in plans], self.arch.accumulator_depth), strict=True)
+        emitters = [self._emitter(number, Pools(*(Pool(buffer.size, buffer.base) for buffer in part)))
+                    for number, part in zip(numbers, parts, strict=True)]
+        due = [np.zeros(len(emitter.steps), np.int64) for emitter in emitters]
+        for turn, (place, step) in enumerate(turns([emitter.layer for emitter in emitters],
+                                                   [emitter.steps for emitter in emitters])):
+            due[place][step] = turn
+        tables, times = [], []
+        for emitter, own in zip(emitters, due, strict=True):
+            emitter.mat_muls.alone = False
+            steps: list[int] = []
+            table = emitter.mat_muls.table(within(_noted(emitter, steps), most_instructions(self.arch) - behind))
+            tables.append(table)
+            times.append(own[steps])
+        for number in numbers:
+            self._release(number)
+        order = np.argsort(np.concatenate(times), kind="stable")
+        layers = np.repeat(numbers, [table.count for table in tables])
+        return Schedule(LirTable.joined(tables).ordered(order), layers[order])
+
     def _operations(self, number: int, pools: Pools, behind: int) -> LirTable:
         """Return the operations of a layer, as many as a program may have or a few more."""
+        emitter = self._emitter(number, pools)
+        emitted = emitter.tables() if number in self.resting else emitter.operations()
+        return emitter.mat_muls.table(within(emitted, most_instructions(self.arch) - behind))
+
+    def _emitter(self, number: int, pools: Pools) -> LayerEmitter:
+        """Return the emitter of a layer."""
         shape = self.layout.shapes[number]
         self.source = self.source.of_layer(math.prod(shape.layer.output.size), self.arch.array_size)
         if self.source.few:
             self.few.add(number)
-        emitter = LayerEmitter(shape, self.layout.plans[number], self.numbers.registers(number),
-                               self.layout.homes, self.layout.residents, pools, self.source,
-                               self.exchanges[number] if self.exchanges else None)
-        emitted = emitter.tables() if number in self.resting else emitter.operations()
-        return emitter.mat_muls.table(within(emitted, most_instructions(self.arch) - behind))
+        return LayerEmitter(shape, self.layout.plans[number], self.numbers.registers(number),
+                            self.layout.homes, self.layout.residents, pools, self.source,
+                            self.exchanges[number] if self.exchanges else None)
 
     def _hold(self, number: int) -> None:
         """Take what tensors that are pinned from this layer on need."""
@@ -169,6 +207,13 @@ class Free:
         """Give back what tensors needed that were pinned up to this layer."""
         for buffer in self.ends[number]:
             self.pools.local.release(buffer)
+
+
+def _noted(emitter: LayerEmitter, steps: list[int]) -> Iterator[Emitted]:
+    """Yield what an emitter yields; add the number of each operation's step to ``steps``."""
+    for emitted in emitter.operations():
+        steps += [emitter.step] * (len(emitted.rows) if isinstance(emitted, MatMuls) else 1)
+        yield emitted
 
 
 def interleaved(plain: Schedule, arch: Arch, choices: Choices = FORMULA) -> Schedule:

@@ -38,12 +38,13 @@ class Plan:
 class Ranked(NamedTuple):
     """Candidates that fit the accumulators, the cheapest first, as ``rows`` of ``tilings``.
 
-    ``costs`` in cycles, and the vectors of ``local`` memory that each takes."""
+    ``costs`` in cycles, and the vectors of ``local`` memory and of ``accumulators`` that each takes."""
 
     tilings: Tilings
     rows: np.ndarray
     costs: np.ndarray
     local: np.ndarray
+    accumulators: np.ndarray
 
 
 class Search:
@@ -92,6 +93,26 @@ class Search:
                 return [ranked.tilings.tiling(ranked.rows[place]) for place in found]
         return []
 
+    def in_stripes(self, shape: LayerShape, height: int, accumulators: int, dearest: float) -> Plan | None:
+        """Return the cheapest plan in stripes of up to ``height`` rows, each whole before the next; None if none fits.
+
+        It takes so many ``accumulators`` at most, cuts no row where the layer's cheapest tiling does not, and costs
+        ``dearest`` times what that one does at most."""
+        for level in range(len(GRAINS)):
+            ranked = self._rank(shape, level)
+            fitting = np.flatnonzero(ranked.local <= shape.scratch)
+            if len(fitting):
+                tilings, rows = ranked.tilings, ranked.rows[fitting]
+                size = np.array(tilings.grains, object)[tilings.grain[rows], :2].astype(np.int64)
+                costs = ranked.costs[fitting]
+                found = np.flatnonzero(
+                    (size[:, 0] <= height) & (size[:, 1] >= size[0, 1]) & (costs <= dearest * costs[0])
+                    & (ranked.accumulators[fitting] <= accumulators)
+                    & ((tilings.outputs[rows] >= shape.output_tiles) | ~tilings.outputs_outer[rows]))[:1]
+                tiling = [tilings.tiling(rows[place]) for place in found]
+                return Plan(tiling[0], need(shape, tiling[0]), float(costs[found[0]]), None) if tiling else None
+        return None
+
     def told(self, shape: LayerShape, tiling: Tiling) -> Plan | None:
         """Return the plan of a chosen tiling, None if it is none of the candidates or does not fit."""
         for level in range(len(GRAINS)):
@@ -123,7 +144,7 @@ def _ranked(shape: LayerShape, tilings: Tilings) -> Ranked:
     held = np.flatnonzero(accumulators <= shape.arch.accumulator_depth)
     costs = cost(shape, tilings)[held]
     order = np.argsort(costs, kind="stable")
-    return Ranked(tilings, held[order], costs[order], local[held[order]])
+    return Ranked(tilings, held[order], costs[order], local[held[order]], accumulators[held[order]])
 
 
 def too_small(shapes: Sequence[LayerShape], arch: Arch) -> CompileError:

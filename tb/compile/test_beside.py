@@ -148,6 +148,23 @@ def test_a_layer_goes_beside_the_one_with_most_work_for_the_array(tmp_path: Path
     assert beside(followed, ROOMY) == beside(layers, ROOMY) and not beside(followed, of_bytes)
 
 
+@pytest.mark.parametrize("behind", [4, 16])
+def test_a_layer_on_the_array_comes_earlier_for_a_long_product(behind: int, tmp_path: Path) -> None:
+    """If it needs no more memory there: if it makes no more channels than it is the last to read."""
+    maker = ModelMaker((1, 8, 24, 24))
+    other, *factors = (maker.conv("x", 8, 8, (3, 3), pads=(1, 1, 1, 1)) for _ in range(3))
+    product = maker.node("Mul", *factors)
+    reader = maker.conv(product, 8, 8, (1, 1))
+    last = maker.conv(other, 8, behind, (3, 3), pads=(1, 1, 1, 1))
+    path = maker.save(tmp_path / "net.onnx", reader, last)
+    made = {layer.output.name: layer
+            for layer in after_all_steps(path, ROOMY, np.ones((1, 8, 24, 24), np.float32))[Layers]}
+    found = arranged(Layers(made[name] for name in (other, *factors, product, reader, last)), ROOMY)
+    names = [layer.output.name for layer in found]
+    assert names == [other, *factors, *((last, product, reader) if behind < 8 else (product, reader, last))]
+    assert beside(found, ROOMY) == ({names.index(product): names.index(last)} if behind < 8 else {})
+
+
 def test_what_depends_on_each_other_is_not_beside(tmp_path: Path) -> None:
     maker = ModelMaker((1, 8, 12, 12))
     made = maker.conv("x", 8, 8, (3, 3), pads=(1, 1, 1, 1))
