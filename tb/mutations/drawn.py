@@ -50,6 +50,9 @@ ROOMS = {
                ("tb/unit/array", "tb/unit/bus", "tb/unit/control", "tb/unit/memory", "tb/unit/simd", "tb/system")),
     "support": Room(("support/*.py",), ("tb/unit/support", "tb/unit/project/test_outputs.py",
                                         "tb/unit/project/test_streams.py")),
+    "boards": Room(("boards/shell/*.py", "boards/*.py"), ("tb/unit/boards", "tb/unit/project/test_boards.py")),
+    "report": Room(("report/*.py",), ("tb/unit/report",)),
+    "explore": Room(("explore/*.py",), ("tb/unit/explore",)),
 }
 
 
