@@ -59,5 +59,6 @@ def load_model(path: Path, outputs: Sequence[str] = (),
                shapes: Sizes = NO_SHAPES, fixed: Values = NO_VALUES) -> onnx.ModelProto:
     """Return the model file as ONNX; parameters and errors are those of :func:`read_model`."""
     if not path.is_file():
-        raise refuse(f"model file {path}", "no such file", "an existing .onnx, .pb or .tflite file", "check the path")
+        found = "a folder" if path.is_dir() else "no such file"
+        raise refuse(f"model file {path}", found, "an existing .onnx, .pb or .tflite file", "check the path")
     return LOADERS.get(path.suffix, load_onnx)(path, outputs, shapes, fixed)

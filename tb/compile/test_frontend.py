@@ -181,3 +181,8 @@ def test_a_size_that_values_decide_says_where_to_end(tmp_path: Path) -> None:
     assert "values decide" in str(caught.value)
     ends = str(caught.value).split("--end ")[1].split(",")
     assert [port.name for port in read_model(path, ends).outputs] == [marks, boxes]
+
+
+def test_a_folder_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="found a folder; allowed: an existing"):
+        read_model(tmp_path)

@@ -60,7 +60,8 @@ def attention(path: Path, low: float, form: str) -> Path:
 
 
 def samples(path: Path) -> dict[str, np.ndarray]:
-    given = {"x": RNG.standard_normal((3, ROWS, LANES)).astype(np.float32), "kept": KEPT.astype(np.int64)}
+    rows = RNG.standard_normal((3, ROWS, LANES)).astype(np.float32)
+    given: dict[str, np.ndarray] = {"x": rows, "kept": KEPT.astype(np.int64)}
     return {port.name: given[port.name] for port in read_model(path).inputs}
 
 
