@@ -279,8 +279,9 @@ BREAKS = [
     Break("dead_tap_pads", "compiler/passes/dead_taps.py", "or min(cut) < 0:", "or False:",
           "a kernel without its first tap begins before the image", "tb/compile/test_dead_taps.py::"
           "test_same_results_from_the_live_taps[pads too small]"),
-    Break("steps_disagree", "compiler/quantize/choose_points.py", "self.most[name] = min(", "self.most[name] = max(",
-          "steps keep points of their own for the weights that they share, and store them several times",
+    Break("steps_disagree", "compiler/quantize/alike.py",
+          "ranges |= dict.fromkeys(sources, _union([ranges[name] for name in sources]))", "ranges |= {}",
+          "steps have lookup tables of their own, which are stored once a step",
           "tb/compile/test_recurrent.py::test_steps_have_their_weights_and_tables_once_in_dram[LSTM]"),
     Break("weights_copy", "compiler/scheduler/load.py", "Address(DRAM0, self.copy + far)",
           "Address(DRAM0, self.copy + far - (size < 9))", "short pieces from DRAM0 begin a vector early",
