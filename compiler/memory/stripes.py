@@ -21,6 +21,11 @@ FEWEST = 3
 DEAREST = 1.05
 """The most that a tiling in stripes may cost of what the cheapest does."""
 
+LEAST = 6000
+"""The cycles of the SIMD unit from which a layer runs in stripes.
+
+Shorter ones gain less than further loads of weights cost."""
+
 MOST = 4
 """The most layers that run in stripes together."""
 
@@ -45,7 +50,7 @@ class Stripes:
     def choose(self, apart: Collection[int]) -> None:
         """Put layers in stripes where they fit; those in ``apart`` run alone or beside others."""
         for number, shape in enumerate(self.shapes):
-            if shape.loads and number not in apart and simd_cycles(shape.layer, shape.arch.array_size):
+            if shape.loads and number not in apart and simd_cycles(shape.layer, shape.arch.array_size) >= LEAST:
                 first = self._first(number, apart)
                 while first < number and not self._taken(range(first, number + 1)):
                     first += 1

@@ -41,6 +41,12 @@ MACHINES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def short_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks of tests are small."""
+    monkeypatch.setattr(stripes, "LEAST", 1)
+
+
 def network(path: Path, random: Random, width: int = 8, *, pool: int = 0) -> tuple[Path, np.ndarray]:
     """Convolutions, some of them depthwise, and behind each few a function by table, or a ``pool`` of so many rows."""
     maker = ModelMaker((1, 6, 18, width), random.randrange(1 << 30))
