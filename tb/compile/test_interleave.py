@@ -135,8 +135,8 @@ def waiting(settings: lir.Settings, *before: lir.Operation) -> list[lir.Operatio
     """Work of the array, and three moves out with ``before`` in front of each. The first waits for the array.
 
     The last one writes where the first one does. So it stays behind."""
-    work = [lir.LoadWeight(Address(LOCAL, 0), 2),
-            *[lir.MatMul(Address(LOCAL, 0), Address(ACCUMULATORS, 0), 8, ENTER)] * 9]
+    mat_mul: lir.Operation = lir.MatMul(Address(LOCAL, 0), Address(ACCUMULATORS, 0), 8, ENTER)
+    work: list[lir.Operation] = [lir.LoadWeight(Address(LOCAL, 0), 2), *[mat_mul] * 9]
     return [*work, *(each for near, far in ((12, 0), (16, 8), (12, 8)) for each in (
         *before, lir.DataMove(True, Address(LOCAL, near), Address(ACCUMULATORS, far), 4, settings)))]
 

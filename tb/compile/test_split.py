@@ -264,11 +264,11 @@ def test_a_product_waits_for_every_row_of_the_tensor_that_is_its_weights(tmp_pat
     maker.node("MatMul", "x", maker.node("Transpose", "x", perm=(0, 1, 3, 2)))
     products = run_steps(Request(maker.save(tmp_path / "net.onnx"), {"x": np.ones((1, 1, 5, 3), np.float32)}),
                          network_rule.ARCHS["lanes8"])
-    (number, layer), = [(number, layer) for number, layer in enumerate(products[Layers])
-                        if isinstance(layer.core, Product)]
+    (number, layer, core), = [(number, layer, layer.core) for number, layer in enumerate(products[Layers])
+                              if isinstance(layer.core, Product)]
     shape = Search().shape(layer, products[Consts].layers[number], network_rule.ARCHS["lanes8"])
     read = {var.root: box for var, box in touched(shape).reads}
-    assert read[layer.core.weights.root] == Box((0, 1), (0, 3), (0, 1))  # a row for each number of a row of x
+    assert read[core.weights.root] == Box((0, 1), (0, 3), (0, 1))  # a row for each number of a row of x
 
 
 def test_a_tmodel_has_a_program_for_each_core(tmp_path: Path) -> None:
