@@ -269,7 +269,7 @@ class PowerParts:
             inputs = tuple(names.get(name, name) for name in node.inputs)
             names[node.output], self.shapes[made] = made, self.shapes[node.output]
             self.bounds[made] = self._bound(node, inputs, limit)
-            yield node.replace(inputs=inputs, outputs=(made,), macs=None)
+            yield self._of_its_own(node.replace(inputs=inputs, outputs=(made,), macs=None))
         self.levels[level] = names[self.powers.source]
 
     def _bound(self, node: Node, inputs: Sequence[str], limit: float) -> Limited:
@@ -333,8 +333,18 @@ class PowerParts:
             if math.isfinite(reach):
                 self.bounds[made] = Limited(0.0, reach)
             drawn = node.macs if limit is None else None  # of the last part alone, as the network has one
-            yield node.replace(inputs=(entry, *node.inputs[1:]), outputs=(made,), macs=drawn)
+            yield self._of_its_own(node.replace(inputs=(entry, *node.inputs[1:]), outputs=(made,), macs=drawn))
             entry = made
+
+    def _of_its_own(self, node: Node) -> Node:
+        """Return a node with a name of its own for its weights.
+
+        Levels and parts differ in range, and layers that read the same weights agree on points (``alike.py``)."""
+        if node.op != "Conv":
+            return node
+        name = f"{node.output}/weights"
+        self.constants[name] = self.constants[node.input(1)]
+        return node.replace(inputs=(node.input(0), name, *node.inputs[2:]))
 
     def _chooses(self, node: Node) -> bool:
         """Tell whether each element of a node's result is one of its input's, as it is."""

@@ -109,7 +109,7 @@ BREAKS = [
     Break("beside_scales", "compiler/scheduler/merge.py", "found[1:] |= leaves[1:] &",
           "found[1:] |= False &", "results of one layer get the scales of the one beside it",
           "tb/compile/test_beside.py::test_bytes_side_by_side_mean_the_same"),
-    Break("beside_early", "compiler/layers/beside.py", "order = _early(layers, arch)", "order = [*layers]",
+    Break("beside_early", "compiler/layers/beside.py", "    _move_copies(order, layers, arch)\n", "",
           "a pool stays alone because a copy puts its input together",
           "tb/compile/test_beside.py::test_a_pool_of_copies_runs_beside_a_convolution_too"),
     Break("pool_scale", "compiler/quantize/var_scales.py", "not layer.only_pools", "True",
