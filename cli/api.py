@@ -16,6 +16,7 @@ from weft.cli.options import HOST_FALLBACK, load, need_simulation
 from weft.hw.contract.arch import Arch
 from weft.runtime import session
 from weft.runtime.devices import GOLDEN, RTL, Backend
+from weft.runtime.images import insist_on_names
 from weft.support.errors import WeftError, explain
 from weft.tmodel.manifest import TModel
 from weft.tmodel.network import Network
@@ -132,7 +133,8 @@ class Session:
 
 
 def _check_feeds(inputs: Sequence[Tensor], feeds: Feeds) -> None:
-    """Raise WeftError for an unknown input, and for an array of another rank than its input."""
+    """Raise WeftError for no dict, an unknown input, and an array of another rank than its input."""
+    insist_on_names(feeds)
     by_name = {tensor.name: tensor for tensor in inputs}
     for name, array in feeds.items():
         if name not in by_name:

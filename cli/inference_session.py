@@ -14,6 +14,7 @@ import numpy as np
 from weft.cli.api import ARCH, IGNORED, Feeds, Model, Session, compiled
 from weft.hw.contract.arch import Arch
 from weft.runtime.devices import GOLDEN
+from weft.runtime.images import insist_on_names
 from weft.support.errors import WeftError, explain
 from weft.tmodel.tensors import Tensor
 
@@ -91,6 +92,7 @@ class InferenceSession:
         """Return the outputs, as :meth:`weft.Session.run`; lists of numbers are taken as arrays.
 
         Raise WeftError also for an array of another type than its input, as onnxruntime does."""
+        insist_on_names(input_feed)
         types = {tensor.name: tensor.type for tensor in self._inputs}
         feeds = {name: _typed(name, value, types.get(name)) for name, value in input_feed.items()}
         return self._session.run(output_names, feeds, run_options)

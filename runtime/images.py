@@ -24,6 +24,13 @@ MOST_IMAGES = 1 << 16
 """The most images in one run: a small file may claim millions, and each is packed and kept in memory."""
 
 
+def insist_on_names(inputs: object) -> None:
+    """Raise WeftError for anything but arrays by the names of a network's inputs."""
+    if not isinstance(inputs, Mapping):
+        raise WeftError(explain("inputs", f"a {type(inputs).__name__}", "a dict of name and array",
+                                "give an array for each input by its name"))
+
+
 def user_images(network: Network, inputs: Mapping[str, np.ndarray], most: int | None = None) -> list[Values]:
     """Return the arrays of each of the first ``most`` images, in the types that the network's parts read.
 
@@ -64,6 +71,7 @@ def stored_images(model: TModel, inputs: Mapping[str, np.ndarray], most: int | N
 
 def _given(inputs: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     """Return the user's array of an input. Raise WeftError if it is missing, or lists of different lengths."""
+    insist_on_names(inputs)
     if name not in inputs:
         raise WeftError(explain(f"input {name!r}", f"arrays {', '.join(map(repr, inputs)) or 'none'}",
                                 "an array for each input", "name the arrays after the network's inputs"))

@@ -124,6 +124,7 @@ def test_every_type_goes_in_and_out(kind: Any) -> None:
     ({}, "input 'x': found arrays none"),
     ({"x": [[1, 2], [3]]}, "a list that is no array of float32"),
     ({"x": None}, "input 'x': found an array of 0 dimensions"),
+    (None, "inputs: found a NoneType; allowed: a dict of name and array"), ([1, 2], "inputs: found a list"),
 ])
 def test_what_does_not_fit_is_refused(session: weft.InferenceSession, feed: Any, words: str) -> None:
     with pytest.raises(WeftError, match=words):
