@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,7 @@ class LirTable:
         inside = (latest >= 0) & (places - heads[latest] <= head.body[latest])
         return inside, np.where(inside, head.iterations[latest], 1)
 
+    @cached_property
     def scaled_moves(self) -> np.ndarray:
         """Return bool [operations]: whether each is a move out of the accumulators right behind a LoadScale.
 

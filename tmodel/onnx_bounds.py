@@ -75,11 +75,11 @@ def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """Yield the graph and those inside its nodes; protobuf itself bounds how deep they lie."""
     yield graph
     for node in graph.node:
-        for inner in _inner(node):
+        for inner in inner_graphs(node):
             yield from graphs(inner)
 
 
-def _inner(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """Yield the graphs that are attributes of a node."""
     for attribute in node.attribute:
         yield from attribute.graphs
@@ -89,13 +89,13 @@ def _inner(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 def has_graph(node: onnx.NodeProto) -> bool:
     """Tell whether a node contains a graph: it is a loop, a choice or the like."""
-    return next(_inner(node), None) is not None
+    return next(inner_graphs(node), None) is not None
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
     """Return the tensors of the surrounding graph that a node's own graphs read, each once, in order."""
     read: dict[str, None] = {}
-    for inner in _inner(node):
+    for inner in inner_graphs(node):
         made = {value.name for value in inner.input} | {tensor.name for tensor in inner.initializer}
         for entry in inner.node:
             read |= dict.fromkeys(name for name in (*entry.input, *captured(entry)) if name and name not in made)

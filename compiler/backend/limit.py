@@ -81,7 +81,7 @@ def _convolution(graph: Graph, node: Node, arch: Arch, packed: bool) -> int:
 def _matrix(graph: Graph, node: Node, lanes: int) -> int:
     """Return the least cycles of a Gemm or MatMul."""
     right = node.input(1)
-    factor = graph.constants[right].shape if graph.is_constant(right) else graph.shapes[right]
+    factor = graph.shape(right)
     inner = factor[-1] if node.attributes.get("transB", 0) else factor[-2 if len(factor) > 1 else 0]
     shape = graph.shapes[node.output]
     made = shape[-1] if len(factor) > 1 else 1

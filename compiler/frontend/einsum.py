@@ -43,7 +43,7 @@ def _terms(graph: Graph, node: Node) -> tuple[str, str, str] | None:
     counts = Counter(terms[0] + terms[1])
     if "->" not in str(node.attributes["equation"]):
         result = "".join(sorted(index for index, count in counts.items() if count == 1))
-    shapes = [_shape(graph, name) for name in node.inputs]
+    shapes = [graph.shape(name) for name in node.inputs]
     if any(len(set(term)) != len(term) or len(term) != len(shape) for term, shape in zip(terms, shapes, strict=True)):
         return None
     first, second = (dict(zip(term, shape, strict=True)) for term, shape in zip(terms, shapes, strict=True))
@@ -53,14 +53,9 @@ def _terms(graph: Graph, node: Node) -> tuple[str, str, str] | None:
     return terms[0], terms[1], result
 
 
-def _shape(graph: Graph, name: str) -> Shape:
-    """Return the shape of a tensor or constant."""
-    return tuple(graph.constants[name].shape) if graph.is_constant(name) else graph.shapes[name]
-
-
 @dataclass
 class _Made:
-    """What a graph becomes: nodes, and shapes and constants with the new ones."""
+    """The nodes that a graph becomes, and its shapes and constants with the new ones."""
 
     graph: Graph
     nodes: list[Node] = field(default_factory=list)
@@ -75,7 +70,7 @@ class _Made:
         """Add the nodes of an Einsum with the indices ``left``, ``right`` and ``result``."""
         sizes: dict[str, int] = {}
         for term, name in zip((left, right), node.inputs, strict=True):
-            sizes |= dict(zip(term, _shape(self.graph, name), strict=True))
+            sizes |= dict(zip(term, self.graph.shape(name), strict=True))
         both = [index for index in left if index in right]
         batch, inner = ([index for index in both if (index in result) == kept] for kept in (True, False))
         rows, columns = ([index for index in term if index not in both] for term in (left, right))

@@ -12,7 +12,7 @@ import onnx
 from onnx import inliner
 
 from weft.compiler.errors import refuse
-from weft.tmodel.onnx_bounds import MOST_NODES, graphs
+from weft.tmodel.onnx_bounds import MOST_NODES, graphs, inner_graphs
 
 Key = tuple[str, str, str]
 """Domain, name and overload of a function."""
@@ -27,9 +27,9 @@ def write_out_own_functions(model: onnx.ModelProto) -> None:
     Raise CompileError for more nodes than a model may have, and for a function that calls itself."""
     if not model.functions:
         return
-    sizes: dict[Key, int] = {}
+    functions, sizes = {_key(function): function for function in model.functions}, dict[Key, int]()
     for function in model.functions:
-        _measure(function, {_key(entry): entry for entry in model.functions}, sizes, ())
+        _measure(function, functions, sizes, ())
     _check_count(sum(_nodes_of(node, sizes) for graph in graphs(model.graph) for node in graph.node), "the model")
     model.CopyFrom(inliner.inline_local_functions(model))
 
@@ -86,9 +86,8 @@ def _measure(function: onnx.FunctionProto, functions: Mapping[Key, onnx.Function
 def _with_inner(node: onnx.NodeProto) -> Iterable[onnx.NodeProto]:
     """Yield a node, and the nodes of the graphs in its attributes."""
     yield node
-    for attribute in node.attribute:
-        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-            yield from (inner for part in graphs(graph) for inner in part.node)
+    for graph in inner_graphs(node):
+        yield from (inner for part in graphs(graph) for inner in part.node)
 
 
 def _check_count(count: int, what: str) -> None:

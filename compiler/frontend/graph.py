@@ -116,6 +116,10 @@ class Graph:
         """Return numpy's name of a tensor's type."""
         return self.types.get(name, FLOAT)
 
+    def shape(self, name: str) -> Shape:
+        """Return the shape of a tensor or of a constant."""
+        return tuple(self.constants[name].shape) if self.is_constant(name) else self.shapes[name]
+
     def consumers(self) -> Mapping[str, Sequence[Node]]:
         """Return tensor -> nodes that read it, once per reading input."""
         return self._consumers

@@ -184,7 +184,7 @@ class _Rows:
         latency = np.where(inside, np.where(inward, self.leave, self.enter), EXPECTED.read_latency)
         # On INT8 machines a move out of the accumulators needs the scales before it.
         fills = inside & ~(inward & self.arch.scheme.per_lane)
-        joined = CHAINED * table.scaled_moves()[table.numbers[lir.DataMove]]
+        joined = CHAINED * table.scaled_moves[table.numbers[lir.DataMove]]
         return self._mover()[entry.far.memory, entry.to_local], joined, fills, cycles, latency, *read, *write
 
     def _mover(self) -> np.ndarray:
@@ -221,7 +221,7 @@ class _Rows:
     def _load_scale(self, entry: Any, table: LirTable) -> Row:
         """Return the rows of LoadScales, which fill gaps together with the moves right behind them."""
         read = self._range(entry.local, SCALE_VECTORS, 1)
-        fills = np.append(table.scaled_moves(), False)[table.numbers[lir.LoadScale] + 1]
+        fills = np.append(table.scaled_moves, False)[table.numbers[lir.LoadScale] + 1]
         return self.units["move_out"], 0, fills, SCALE_VECTORS + self.leave, LOCAL_READ_LATENCY, *read, *_NONE
 
     def _load_activation_table(self, entry: Any, table: LirTable) -> Row:

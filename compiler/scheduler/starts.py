@@ -11,7 +11,7 @@ from weft.cycles.jit import entry, kernel
 
 COLUMNS = ("unit", "joined", "fills", "cycles", "latency", "read", "read_first", "read_last", "write", "write_first",
            "write_last")
-"""What is known of an operation, as integers: ``read`` and ``write`` are numbers of memories, -1 for none.
+"""The columns of an operation's row, as integers: ``read`` and ``write`` are numbers of memories, -1 for none.
 
 ``joined``: JOINT operations start together with the one before them; CHAINED ones only where that fills a gap. One that
 ``fills`` may start in a gap of its unit. One that does neither closes all gaps before it."""

@@ -108,7 +108,7 @@ def test_what_would_lose_or_others_read_stays(tmp_path: Path, build: Callable[[M
 
 @pytest.mark.parametrize("magnitude", [0.01, 0.7, 1.0, 1.5, 3.3, 90.0])
 def test_a_product_of_two_equal_points_fills_its_range(magnitude: float) -> None:
-    """Of a product's numbers the largest is beyond half of the range, at a point that two equal ones add up to."""
+    """The largest of a product's numbers is beyond half of the range, at a point that two equal ones add up to."""
     factor, number = _filling(magnitude, BASE), BASE.number
     point = largest_point(magnitude * factor, number.width)
     assert 0.5 * 0.99 < factor < 2 and (point + number.point) % 2 == 0

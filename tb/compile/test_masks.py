@@ -92,7 +92,7 @@ def test_a_row_that_sees_nothing_stays_finite(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["read by another", "an output", "another axis", "scores of integers"])
 def test_numbers_that_are_no_masks_stay(form: str, tmp_path: Path) -> None:
-    """What a second reader sees, what is normalised along another axis, and what a product makes of a table."""
+    """Scores that a second reader sees, another axis and a product of a table keep their numbers."""
     made = ModelMaker((1, ROWS, LANES), opset=17)
     found = scores(made)
     other = made.constant(np.triu(np.full((ROWS, ROWS), -1e4, np.float32), 1)[None])

@@ -16,7 +16,7 @@ COMMAND = [sys.executable, "-c", "from weft.cli.main import main; main()"]
 LIBRARIES = {"onnx", "onnxruntime", "amaranth", "numba", "cocotb", "rich"}
 NOT_FOR_EVERY_NETWORK = {"amaranth", "cocotb", "rich", "onnx.reference", "weft.golden.machine", "weft.simulate",
                          "weft.cycles.system"}
-"""What ``weft compile`` needs only with an option, on a terminal, for a rare network or for several cores."""
+"""Modules that ``weft compile`` needs only with an option, on a terminal, for a rare network or for several cores."""
 
 
 def seconds_of(*arguments: str) -> tuple[float, str]:

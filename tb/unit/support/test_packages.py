@@ -72,7 +72,7 @@ def test_the_lock_holds_every_package_in_its_range() -> None:
 
 
 def test_what_runs_is_what_the_lock_says() -> None:
-    """Of every package that is installed here, whether the project names it or one of its packages does.
+    """The lock names the version of every package here, whether the project asks for it or one of its packages does.
 
     setuptools adds a folder of its own copies to the search path when it is imported; nobody else reads it."""
     found, own = locked(), {packages.DISTRIBUTION, "pip", "setuptools", "wheel"}
