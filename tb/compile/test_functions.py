@@ -88,6 +88,7 @@ def test_a_call_of_an_own_function_becomes_its_nodes(tmp_path: Path) -> None:
 
 ENDLESS = {
     "itself": ([("F0", "F0", 1)], "a call of itself"), "circle": ([("F0", "F1", 1), ("F1", "F0", 1)], "of itself"),
+    "128 times 129": ([("F0", "F1", 128), ("F1", "Relu", 129)], "more than 16384"),
     "too many": ([*((f"F{level}", f"F{level + 1}", 2) for level in range(40)), ("F40", "Relu", 1)], "more than 16384")}
 
 
