@@ -18,7 +18,7 @@ from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.lir_accesses import accesses_of
 from weft.compiler.lir_table import ABSENT, MEMORY_NUMBERS, UNKNOWN, LirTable
 from weft.compiler.memory.allocation import Allocation
-from weft.cycles.jit import entry, kernel
+from weft.cycles.native import kernel, native
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
 from weft.hw.contract.register_table import output_registers, tap_registers
@@ -200,8 +200,11 @@ class _Checker:
         inside, _ = self.table.loops()
         heads = np.searchsorted(self.table.numbers[lir.SimdLoop], numbers)
         loop = np.where(inside, heads, 0)
-        right = _written_registers(simd.left, simd.right, simd.destination, last, loop,
-                                   max(last.max(initial=0), simd.left.max(initial=0), simd.right.max(initial=0)))
+        most = max(last.max(initial=0), simd.left.max(initial=0), simd.right.max(initial=0))
+        known = np.arange(most + 1) == 0
+        right = np.ones(len(last), bool)
+        _written_registers(*map(np.ascontiguousarray, (simd.left, simd.right, simd.destination, last, loop)), known,
+                           known.copy(), right)
         self.need(right, numbers, lambda _: "reads a SIMD register that nothing wrote")
 
     # -- ranges ----------------------------------------------------------------------------------------------------
@@ -251,24 +254,11 @@ def _check_ranges(checkers: Sequence[_Checker], turns: Sequence[Turn], arch: Arc
     spans = [(turn.core, *np.searchsorted(tables[turn.core]["operation"], (turn.first, turn.end))) for turn in turns]
     together = np.concatenate([tables[core][first:end] for core, first, end in spans])
     cores = np.repeat([core for core, _, _ in spans], [end - first for _, first, end in spans])
-    place, wrong = _first_wrong(together, bases, valid, dram1, const_size)
-    if wrong != _RIGHT:
-        access = together[place]
-        checkers[cores[place]].note(access, _NAMES[access["memory"] % len(own)], int(wrong))
-
-
-@entry
-def _first_wrong(accesses, bases, valid, constants, const_size):  # type: ignore
-    """Return the first wrong access and what is wrong, else (-1, _RIGHT).
-
-    ``valid`` has a flag for each vector of all memories, which begin at ``bases``: whether it was written. Memory
-    number ``constants`` begins with ``const_size`` constants."""
-    for place in range(len(accesses)):
-        access = accesses[place]
-        wrong = _wrong(access, bases, valid, constants, const_size)
-        if wrong != _RIGHT:
-            return place, wrong
-    return -1, _RIGHT
+    wrong = np.zeros(1, np.int64)
+    number = _first_wrong(together, bases, valid, dram1, const_size, wrong)
+    if number >= 0:
+        access = together[number]
+        checkers[cores[number]].note(access, _NAMES[access["memory"] % len(own)], int(wrong[0]))
 
 
 @kernel
@@ -291,22 +281,35 @@ def _wrong(access, bases, valid, constants, const_size):  # type: ignore
     return _RIGHT
 
 
-@entry
-def _written_registers(left, right, first, last, loop, most):  # type: ignore
-    """Return for each SIMD operation whether the registers that it reads, ``left`` and ``right``, were written.
+@native
+def _first_wrong(accesses, bases, valid, constants, const_size, wrong):  # type: ignore
+    """Return the number of the first wrong access, or -1; write what is wrong to ``wrong[0]``.
 
-    It writes ``first`` to ``last``. ``loop`` is 0 outside of loops and else the loop's number; what a body writes
-    counts only in it. ``most`` is the largest register."""
-    known = np.zeros(most + 1, np.bool_)
-    known[0] = True
-    before, within = known.copy(), 0
-    found = np.ones(len(left), np.bool_)
+    ``valid`` has a flag for each vector of all memories, which begin at ``bases``: whether it was written. Memory
+    number ``constants`` begins with ``const_size`` constants."""
+    for place in range(len(accesses)):
+        access = accesses[place]
+        wrong[0] = _wrong(access, bases, valid, constants, const_size)
+        if wrong[0] != _RIGHT:
+            return place
+    return -1
+
+
+@native
+def _written_registers(left, right, first, last, loop, known, before, found):  # type: ignore
+    """Write to ``found`` for each SIMD operation whether the registers that it reads were written.
+
+    It reads ``left`` and ``right`` and writes ``first`` to ``last``. ``loop`` is 0 outside of loops and else the loop's
+    number; what a body writes counts only in it. ``known`` [registers] has at first those that the machine sets;
+    ``before`` is as long."""
+    within = 0
     for place in range(len(left)):
         if loop[place] != within:
             if within:
-                known[:] = before
+                for register in range(len(known)):
+                    known[register] = before[register]
             within = loop[place]
-            before[:] = known
+            for register in range(len(known)):
+                before[register] = known[register]
         found[place] = known[left[place]] and known[right[place]]
         known[first[place]:last[place] + 1] = True
-    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -35,7 +36,7 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
     make = compiled.compile
 
     def once(signature: Any) -> Any:
-        with _alone():
+        with alone(kept_code.FOLDER):
             return make(signature)
 
     compiled.compile = once
@@ -55,11 +56,11 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Hold a lock on the cache folder, so that one process compiles at a time; without lock if it cannot be written."""
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a lock on a cache folder, so that one process compiles at a time; without lock if it cannot be written."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            kept_code.FOLDER.mkdir(parents=True, exist_ok=True)
-            (kept_code.FOLDER / "lock").touch()
-            stack.enter_context(locked(kept_code.FOLDER / "lock"))
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "lock").touch()
+            stack.enter_context(locked(folder / "lock"))
         yield

@@ -66,7 +66,8 @@ def prebuild(source: Path, cache: Path) -> None:
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode:
         sys.exit(done.stderr)
-    shutil.copytree(cache / "estimator", source / PREBUILT, ignore=shutil.ignore_patterns("lock"))
+    for kept, folder in (("estimator", PREBUILT), ("kernels", PREBUILT / "kernels")):
+        shutil.copytree(cache / kept, source / folder, ignore=shutil.ignore_patterns("lock"))
 
 
 def main(folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="Where the wheel goes.")] = Path("dist"),

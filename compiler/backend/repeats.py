@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.cycles.jit import entry, kernel
+from weft.cycles.native import kernel, native
 from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.repeats import KINDS, kind_of
@@ -23,7 +23,11 @@ def shortened(table: np.ndarray, isa: Isa) -> np.ndarray:
     processes some million instructions a second."""
     distance_width, count_width = isa.operand_widths[:2]
     reach, most = min(isa.arch.repeat_depth, 1 << distance_width), 1 << min(count_width, 32)
-    places, distances, counts = _longest_repetitions(*_steps(table, isa), reach, most)
+    size = table.shape[1]
+    places, distances, counts = np.zeros((3, size), np.int64)
+    words = _longest_repetitions(*_steps(table, isa), reach, most, np.full(_BUCKETS, -1), np.full(size, -1),
+                                 places, distances, counts)
+    places, distances, counts = places[:words], distances[:words], counts[:words]
     repeats = np.zeros((len(table), len(places)), np.uint64)
     repeats[0], repeats[2], repeats[3] = Opcode.REPEAT, distances - 1, counts - 1
     return np.where(distances > 0, repeats, table[:, places])
@@ -48,34 +52,6 @@ def _steps(table: np.ndarray, isa: Isa) -> tuple[np.ndarray, np.ndarray]:
     return one, np.where(first, ~np.arange(len(opcode), dtype=np.uint64), other)
 
 
-@entry
-def _longest_repetitions(one, other, reach, most):  # type: ignore
-    """Return int64 [words] of place, distance and count: how the program is written with Repeats.
-
-    Each word begins at a place in the program. It repeats ``count`` instructions (at most ``most``) from ``distance``
-    back (at most ``reach``), or is the instruction itself for a distance of 0."""
-    size = len(one)
-    places, distances, counts = np.zeros(size, np.int64), np.zeros(size, np.int64), np.ones(size, np.int64)
-    newest, before = np.full(_BUCKETS, -1), np.full(size, -1)
-    place, words = 0, 0
-    while place < size:
-        best, distance = 1, 0
-        found = newest[_bucket(one, other, place)] if place + 1 < size else -1
-        while found >= 0 and place - found <= reach:
-            length = _equal_steps(one, other, found, place, most)
-            if length > best:
-                best, distance = length, place - found
-            found = before[found]
-        places[words], distances[words], counts[words] = place, distance, best
-        words += 1
-        for passed in range(place, min(place + best, size - 1)):
-            bucket = _bucket(one, other, passed)
-            before[passed] = newest[bucket]
-            newest[bucket] = passed
-        place += best
-    return places[:words], distances[:words], counts[:words]
-
-
 @kernel
 def _bucket(one, other, place):  # type: ignore
     """Return the hash bucket of the pair of steps at ``place``."""
@@ -94,3 +70,30 @@ def _equal_steps(one, other, found, place, most):  # type: ignore
            and other[found + length] == other[place + length]):
         length += 1
     return length
+
+
+@native
+def _longest_repetitions(one, other, reach, most, newest, before, places, distances, counts):  # type: ignore
+    """Return the number of words with which the program is written with Repeats.
+
+    Each word begins at one of ``places`` in the program. It repeats as many instructions as ``counts`` says (at
+    most ``most``) from ``distances`` back (at most ``reach``), or is the instruction itself for a distance of 0.
+    ``newest`` [buckets], the latest place of each bucket, and ``before`` [instructions], the one before it of the same
+    bucket, are -1 at first."""
+    size, place, words = len(one), 0, 0
+    while place < size:
+        best, distance = 1, 0
+        found = newest[_bucket(one, other, place)] if place + 1 < size else -1
+        while found >= 0 and place - found <= reach:
+            length = _equal_steps(one, other, found, place, most)
+            if length > best:
+                best, distance = length, place - found
+            found = before[found]
+        places[words], distances[words], counts[words] = place, distance, best
+        words += 1
+        for passed in range(place, min(place + best, size - 1)):
+            bucket = _bucket(one, other, passed)
+            before[passed] = newest[bucket]
+            newest[bucket] = passed
+        place += best
+    return words

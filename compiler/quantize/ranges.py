@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft.compiler.frontend.graph import Node
-from weft.cycles.jit import entry
+from weft.cycles.native import native
 
 PIECE = 1 << 20
 """The numbers of a tensor whose exponents are counted at once."""
@@ -148,17 +148,18 @@ def _sum_of_squares(values: np.ndarray) -> float:
 
 def _binades(values: np.ndarray) -> np.ndarray:
     """Return how many of the values are below BINADES, and in each of them."""
-    counts = _exponents(np.ascontiguousarray(values, np.float32).view(np.uint32))
+    taken = np.zeros((2, 256), np.int64)
+    _count_exponents(np.ascontiguousarray(values, np.float32).view(np.uint32), taken)
+    counts = taken[0] + taken[1]
     first, last = (end + 127 for end in (BINADES[0], BINADES[-1]))
     return np.array([counts[:first].sum(), *counts[first:last], counts[last:].sum()])
 
 
-@entry
-def _exponents(words):  # type: ignore
-    """Return how many of float32 ``words``, given as uint32, have each exponent: 127 + e for 2**e <= |v| < 2**(e+1).
+@native
+def _count_exponents(words, counts):  # type: ignore
+    """Add to ``counts`` [2, 256] how many of float32 ``words``, given as uint32, have each exponent.
 
-    Neighbours are alike, so two counts take turns, for one need not wait for the other."""
-    counts = np.zeros((2, 256), np.int64)
+    It is 127 + e for 2**e <= |v| < 2**(e+1). Neighbours are alike, so two counts take turns, for one need not wait for
+    the other."""
     for place in range(len(words)):
         counts[place & 1, words[place] >> 23 & 0xFF] += 1
-    return counts[0] + counts[1]

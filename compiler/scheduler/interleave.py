@@ -95,9 +95,8 @@ class Timeline:
 
         The result is int64 [end]. The first operation that is worked out now does not start before cycle ``least``."""
         part = slice(self.first, end)
-        self.starts[part], self.done[part] = start_all(
-            self.rows[part], least, self.bases, self.touches, self.units["mat_mul"], self.units["load_weight"],
-            self.read_until, self.written_until, self.free, self.gaps)
+        start_all(self.rows[part], least, self.bases, self.touches, self.units["mat_mul"], self.units["load_weight"],
+                  self.read_until, self.written_until, self.free, self.gaps, self.starts[part], self.done[part])
         self.first = end
         return self.starts[:end]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The starts of operations on a machine with endless queues, as kernels, and the gaps that later operations fill.
+"""The starts of operations on a machine with endless queues, as machine code, and the gaps that later operations fill.
 
 They are in one file with the numbers of their columns, because compiled code is kept as long as its own file stays."""
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.cycles.jit import entry, kernel
+from weft.cycles.native import kernel, native
 
 COLUMNS = ("unit", "joined", "fills", "cycles", "latency", "read", "read_first", "read_last", "write", "write_first",
            "write_last")
@@ -49,6 +49,14 @@ def _hold(range_, unit, bases, until, done):  # type: ignore
 
 
 @kernel
+def _keep(gaps, first, end):  # type: ignore
+    """Note that a unit has nothing to do from cycle ``first`` to before ``end``."""
+    if end > first:
+        place = np.argmin(gaps[:, 1])
+        gaps[place, 0], gaps[place, 1] = first, end
+
+
+@kernel
 def _filled(gaps, ready, cycles):  # type: ignore
     """Return the start of an operation of ``cycles`` in a unit's first gap that has room from cycle ``ready`` on.
 
@@ -65,14 +73,6 @@ def _filled(gaps, ready, cycles):  # type: ignore
     gaps[best, 0] = start + cycles
     _keep(gaps, first, start)
     return start
-
-
-@kernel
-def _keep(gaps, first, end):  # type: ignore
-    """Note that a unit has nothing to do from cycle ``first`` to before ``end``."""
-    if end > first:
-        place = np.argmin(gaps[:, 1])
-        gaps[place, 0], gaps[place, 1] = first, end
 
 
 @kernel
@@ -112,9 +112,12 @@ def _ready(rows, start, touches, bases, read_until, written_until):  # type: ign
     return start
 
 
-@entry
-def start_all(rows, least, bases, touches, mat_mul, load_weight, read_until, written_until, free, gaps):  # type: ignore
-    """Return the start and the end of every operation in cycles; the first starts at ``least`` or later.
+@native
+def start_all(rows, least, bases, touches, mat_mul, load_weight,  # type: ignore
+              read_until, written_until, free, gaps, starts, ends):
+    """Write the start and the end of every operation, in cycles, to ``starts`` and ``ends`` [operations].
+
+    The first operation starts at ``least`` or later.
 
     ``bases`` puts the memories one after the other in one array of vectors. A SIMD loop, header and body, starts as
     one. A MatMul starts after the loads of weights before it; such a load starts after the MatMuls before it have
@@ -122,7 +125,6 @@ def start_all(rows, least, bases, touches, mat_mul, load_weight, read_until, wri
     ``free`` [units + 2] and ``gaps`` [units, GAPS, 2] are kept from call to call; behind the units' numbers ``free``
     has when weights are loaded, and when they were taken."""
     units = touches.shape[1]
-    starts, ends = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     weights_ready, weights_taken, first = free[units], free[units + 1], 0
     while first < len(rows):
         end, unit, start = first + 1, rows[first, UNIT], -1
@@ -161,4 +163,3 @@ def start_all(rows, least, bases, touches, mat_mul, load_weight, read_until, wri
             weights_ready = done
         first = end
     free[units], free[units + 1] = weights_ready, weights_taken
-    return starts, ends

@@ -14,8 +14,8 @@ VERSION_SECONDS = 0.15
 TRIES = 5
 COMMAND = [sys.executable, "-c", "from weft.cli.main import main; main()"]
 LIBRARIES = {"onnx", "onnxruntime", "amaranth", "numba", "cocotb", "rich"}
-NOT_FOR_EVERY_NETWORK = {"amaranth", "cocotb", "rich", "onnx.reference", "weft.golden.machine", "weft.simulate",
-                         "weft.cycles.system"}
+NOT_FOR_EVERY_NETWORK = {"amaranth", "cocotb", "numba", "rich", "onnx.reference", "weft.golden.machine",
+                         "weft.simulate", "weft.cycles.system"}
 """Modules that ``weft compile`` needs only with an option, on a terminal, for a rare network or for several cores."""
 
 
