@@ -47,6 +47,31 @@ def session(model: onnx.ModelProto | bytes,
                                         disabled_optimizers=WRONG_OPTIMIZERS)
 
 
+def into_same_arrays(engine: onnxruntime.InferenceSession) -> Callable[[Mapping[str, np.ndarray]],
+                                                                      dict[str, np.ndarray]]:
+    """Return a function from inputs to all outputs of a session, by name, in the same arrays at every call.
+
+    onnxruntime would make, fill and copy new ones. It does so where an output is no float32 of a known shape."""
+    outputs = engine.get_outputs()
+    names = [output.name for output in outputs]
+    if not all(output.type == "tensor(float)" and all(isinstance(size, int) for size in output.shape)
+               for output in outputs):
+        return lambda given: dict(zip(names, engine.run(names, dict(given)), strict=True))
+    arrays = {output.name: np.empty(output.shape, np.float32) for output in outputs}
+
+    def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        binding = engine.io_binding()
+        kept = {name: np.ascontiguousarray(value) for name, value in given.items()}
+        for name, value in kept.items():
+            binding.bind_cpu_input(name, value)
+        for name, value in arrays.items():
+            binding.bind_output(name, "cpu", 0, np.float32, value.shape, value.ctypes.data)
+        engine.run_with_iobinding(binding)
+        return arrays
+
+    return run
+
+
 MOST_EVALUATED = 1 << 24
 """The most steps of a file's model on ONNX's own evaluator, which is written in Python."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -13,9 +12,9 @@ from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
-from weft.compiler.quantize.ranges import BINADES, LARGEST, SUMS, Calibration, Range, sum_key_of, widened
+from weft.compiler.quantize.ranges import BINADES, LARGEST, SUMS, Calibration, Tally, sum_key_of
 from weft.compiler.quantize.samples import Samples
-from weft.tmodel.onnx_engine import runner, session
+from weft.tmodel.onnx_engine import into_same_arrays, runner, session
 
 MOST_HELD = 1 << 26
 """The most numbers of tensors that one run of a sample keeps in memory: 256 MB."""
@@ -33,11 +32,10 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
     given = [port.tensor for port in graph.inputs]
     for number, nodes in enumerate(_looked_at_together(graph)):
         seen.run(samples, nodes, () if number else given)
-    for node in graph.nodes:
-        if node.op == "Relu":
-            seen.ranges[node.output] = replace(seen.ranges[node.output],
-                                               unclipped=seen.ranges[node.input(0)].magnitude)
-    return Calibration(seen.ranges, seen.sums, len(samples.numbers), samples.random, seen.means)
+    clipped = {node.output: node.input(0) for node in graph.nodes if node.op == "Relu"}
+    ranges = {name: tally.range(seen.tallies[clipped[name]].magnitude if name in clipped else 0.0)
+              for name, tally in seen.tallies.items()}
+    return Calibration(ranges, seen.sums, len(samples.numbers), samples.random, seen.means)
 
 
 def _looked_at_together(graph: Graph) -> list[list[Node]]:
@@ -57,12 +55,12 @@ def _looked_at_together(graph: Graph) -> list[list[Node]]:
 class _Seen:
     """Statistics of a graph's tensors on the samples run so far.
 
-    ``ranges``: by tensor. ``sums``: the largest partial sum of every convolution and product, by its key. ``means``: by
-    channel, of tensors that convolutions read."""
+    ``tallies``: by tensor. ``sums``: the largest partial sum of every convolution and product, by its key. ``means``:
+    by channel, of tensors that convolutions read."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.ranges: dict[str, Range] = {}
+        self.tallies: dict[str, Tally] = {}
         self.sums: dict[str, float] = {}
         self.means = {node.input(0): np.zeros(graph.shapes[node.input(0)][1]) for node in graph.nodes
                       if node.op == "Conv"}
@@ -75,10 +73,10 @@ class _Seen:
         extra, constants = _sum_nodes(self.graph, summed)
         sums = [node.output for node in extra if node.op != "Abs"]
         apart: dict[str, np.ndarray] = {}
-        engine = session(to_onnx(self.graph, [*(node.output for node in nodes), *sums], extra, constants, apart), apart)
-        outputs = [output.name for output in engine.get_outputs()]
+        run = into_same_arrays(session(to_onnx(self.graph, [*(node.output for node in nodes), *sums], extra, constants,
+                                               apart), apart))
         for number, given in samples.fed(self.graph):
-            values = {**given, **dict(zip(outputs, engine.run(None, given), strict=True))}
+            values = {**given, **run(given)}
             for name in (*given_names, *(node.output for node in nodes)):
                 self._look(name, values[name], number, len(samples.numbers))
             for node, name in zip(summed, sums, strict=True):
@@ -89,11 +87,12 @@ class _Seen:
         """Add a tensor's ``value`` on sample ``number``, one of ``count``. Raise CompileError for NaN or infinity."""
         if name in self.ends:
             value = np.nan_to_num(value, nan=np.nan, neginf=self.ends[name].low, posinf=self.ends[name].high)
-        if not np.isfinite((value.min(), value.max())).all():  # NaN and infinity are extremes
+        tally = self.tallies.setdefault(name, Tally())
+        tally.add(value)
+        if not math.isfinite(tally.peaks[-1]):
             raise refuse(f"tensor {name!r} on calibration input {number}", "NaN or infinity",
                          "finite numbers", "calibrate with inputs of the kind that the network is made for")
-        self.ranges[name] = widened(self.ranges.get(name), value)
-        _need_below(f"tensor {name!r} on calibration input {number}", self.ranges[name].magnitude)
+        _need_below(f"tensor {name!r} on calibration input {number}", tally.peaks[-1])
         if name in self.means:
             self.means[name] += value.mean((0, 2, 3), dtype=np.float64) / count
 
@@ -102,8 +101,8 @@ def _largest_partial_sum(magnitudes: np.ndarray, sums: np.ndarray) -> float:
     """Return a limit of the partial sums in any order: all positive terms, or all negative ones.
 
     ``magnitudes`` are the sums of the terms' magnitudes. Together both parts are ``magnitudes``; their difference is
-    ``sums``."""
-    return float((magnitudes + np.abs(sums)).max()) / 2
+    ``sums``. Both arrays are overwritten."""
+    return float(np.add(magnitudes, np.abs(sums, out=sums), out=magnitudes).max()) / 2
 
 
 def _need_below(what: str, magnitude: float) -> None:

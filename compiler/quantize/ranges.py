@@ -12,9 +12,6 @@ import numpy as np
 from weft.compiler.frontend.graph import Node
 from weft.cycles.native import native
 
-PIECE = 1 << 20
-"""The numbers of a tensor whose exponents are counted at once."""
-
 SUMS = ("Conv", "Product")
 """Operators whose partial sums are measured."""
 
@@ -126,40 +123,55 @@ class Calibration:
         return "\n".join(lines) + "\n"
 
 
-def widened(before: Range | None, value: np.ndarray) -> Range:
-    """Return the range ``before`` (None at first) extended by ``value``, a further sample of the tensor."""
-    flat = value.ravel()
-    pieces = [flat[start:start + PIECE] for start in range(0, flat.size, PIECE)]
-    at_least = np.sum([_binades(piece) for piece in pieces], axis=0)[::-1].cumsum()[::-1][1:]
-    squares = sum(map(_sum_of_squares, pieces))
-    low, high = float(value.min()), float(value.max())
-    peak = max(-low, high)
-    if before is None:
-        return Range(low, high, tuple(at_least.tolist()), value.size, squares, (peak,))
-    return Range(min(before.low, low), max(before.high, high), tuple((at_least + before.at_least).tolist()),
-                 before.count + value.size, before.squares + squares, (*before.peaks, peak))
+class Tally:
+    """The values that a tensor took on the samples so far. :meth:`range` returns its range."""
 
+    def __init__(self) -> None:
+        self.low, self.high = math.inf, -math.inf
+        self.count = 0
+        self.exponents = np.zeros((4, 256), np.int64)
+        self.squares = np.zeros(1)
+        self.peaks: list[float] = []
 
-def _sum_of_squares(values: np.ndarray) -> float:
-    """Return the sum of the values' squares, in double precision."""
-    exact = values.astype(np.float64)
-    return float(np.square(exact, out=exact).sum())
+    @property
+    def magnitude(self) -> float:
+        """The largest magnitude of all samples."""
+        return max(self.peaks)
 
+    def add(self, value: np.ndarray) -> None:
+        """Add a further sample of the tensor. With NaN or infinity in it, ``peaks[-1]`` is not finite either."""
+        low, high = float(value.min()), float(value.max())
+        flat = np.ascontiguousarray(value, np.float32).ravel()
+        _count(flat, flat.view(np.uint32), self.exponents, self.squares)
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        self.count += value.size
+        self.peaks.append(max(-low, high))
 
-def _binades(values: np.ndarray) -> np.ndarray:
-    """Return how many of the values are below BINADES, and in each of them."""
-    taken = np.zeros((2, 256), np.int64)
-    _count_exponents(np.ascontiguousarray(values, np.float32).view(np.uint32), taken)
-    counts = taken[0] + taken[1]
-    first, last = (end + 127 for end in (BINADES[0], BINADES[-1]))
-    return np.array([counts[:first].sum(), *counts[first:last], counts[last:].sum()])
+    def range(self, unclipped: float = 0.0) -> Range:
+        """Return the range of the samples; ``unclipped``: for a ReLU's result, the largest magnitude that it read."""
+        counts = self.exponents.sum(axis=0)
+        first, last = (end + 127 for end in (BINADES[0], BINADES[-1]))
+        at_least = counts[::-1].cumsum()[::-1]  # of each exponent and those above
+        return Range(self.low, self.high, tuple(at_least[first:last + 1].tolist()), self.count, float(self.squares[0]),
+                     tuple(self.peaks), unclipped)
 
 
 @native
-def _count_exponents(words, counts):  # type: ignore
-    """Add to ``counts`` [2, 256] how many of float32 ``words``, given as uint32, have each exponent.
+def _count(values, words, exponents, squares):  # type: ignore
+    """Add to ``exponents`` [4, 256] how many of float32 ``values`` have each exponent.
 
-    It is 127 + e for 2**e <= |v| < 2**(e+1). Neighbours are alike, so two counts take turns, for one need not wait for
-    the other."""
-    for place in range(len(words)):
-        counts[place & 1, words[place] >> 23 & 0xFF] += 1
+    Add the sum of their squares to ``squares[0]``. The exponent is 127 + e for 2**e <= |v| < 2**(e+1). ``words`` are
+    the values as uint32. Four counts and four sums take turns, for one need not wait for the other."""
+    first = second = third = fourth = 0.0
+    whole = len(values) // 4 * 4
+    for place in range(0, whole, 4):
+        for lane in range(4):
+            exponents[lane, words[place + lane] >> 23 & 0xFF] += 1
+        a, b, c, d = (np.float64(values[place]), np.float64(values[place + 1]), np.float64(values[place + 2]),
+                      np.float64(values[place + 3]))
+        first, second, third, fourth = first + a * a, second + b * b, third + c * c, fourth + d * d
+    for place in range(whole, len(values)):
+        exponents[0, words[place] >> 23 & 0xFF] += 1
+        a = np.float64(values[place])
+        first += a * a
+    squares[0] += first + second + third + fourth

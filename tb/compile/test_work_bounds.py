@@ -24,7 +24,6 @@ from weft.compiler.lowering.pieces import in_pieces
 from weft.compiler.lowering.rewrite import MOST_WEIGHTS, Rewrite
 from weft.compiler.pipeline import compile_model
 from weft.compiler.quantize import calibrate as calibration
-from weft.compiler.quantize import ranges
 from weft.compiler.quantize.calibrate import calibrate
 from weft.compiler.quantize.samples import choose_samples
 from weft.compiler.steps import canonical, partitioned, supported
@@ -284,7 +283,6 @@ def test_calibration_looks_at_few_tensors_at_a_time(monkeypatch: pytest.MonkeyPa
     graph = canonical(read_model(maker.save(tmp_path / "model.onnx")), BASE)
     whole = calibrate(graph, choose_samples(graph, None))
     monkeypatch.setattr(calibration, "MOST_HELD", 200)
-    monkeypatch.setattr(ranges, "PIECE", 7)
     found = calibrate(graph, choose_samples(graph, None))
     assert found.sums == pytest.approx(whole.sums) and found.means.keys() == whole.means.keys()
     for name, seen in whole.ranges.items():
