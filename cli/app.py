@@ -1,60 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
 """The typer application: the list of the commands. Each command is a function in a file of this room.
 
-Heavy imports stand inside the commands, so that ``weft isa`` does not wait for onnxruntime."""
+A command line imports the file of its own command alone. Heavy imports stand inside the commands, so that ``weft isa``
+does not wait for onnxruntime."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
-from weft.cli import board, ir
-from weft.cli.archs import archs_command
-from weft.cli.compiling import compile_command
-from weft.cli.debugging import debug_command
-from weft.cli.demo import demo_command
-from weft.cli.doctor import doctor_command
-from weft.cli.estimating import estimate_command
 from weft.cli.examples import add_examples, add_summaries
-from weft.cli.exploring import explore_command
-from weft.cli.inspecting import inspect_command
-from weft.cli.machines import disassemble_command, isa_command, resources_command, verilog_command
 from weft.cli.options import help_without_command
-from weft.cli.reporting import report_command
-from weft.cli.running import run_command
-from weft.cli.scheduling import schedule_command
 from weft.cli.values import insist_on_values
 from weft.cli.version import said_version
 from weft.support.errors import FINE, WeftError, explain
 
-app = typer.Typer(name="weft", invoke_without_command=True, rich_markup_mode=None,
-                  pretty_exceptions_enable=False,
-                  help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
-app.add_typer(board.app, name="board")
-app.add_typer(ir.app, name="ir")
+GROUPS = {"board": "board.app", "ir": "ir.app"}
+"""Name of a group of commands -> its application, as FILE.NAME in this room."""
 
-app.command("compile")(compile_command)
-app.command("inspect")(inspect_command)
-app.command("archs")(archs_command)
-app.command("report")(report_command)
-app.command("explore")(explore_command)
-app.command("doctor")(doctor_command)
-app.command("demo")(demo_command)
-app.command("verilog")(verilog_command)
-app.command("run")(run_command)
-app.command("estimate")(estimate_command)
-app.command("schedule")(schedule_command)
-app.command("debug")(debug_command)
-app.command("resources")(resources_command)
-app.command("isa")(isa_command)
-app.command("disassemble")(disassemble_command)
+COMMANDS = {
+    "compile": "compiling.compile_command",
+    "inspect": "inspecting.inspect_command",
+    "archs": "archs.archs_command",
+    "report": "reporting.report_command",
+    "explore": "exploring.explore_command",
+    "doctor": "doctor.doctor_command",
+    "demo": "demo.demo_command",
+    "verilog": "machines.verilog_command",
+    "run": "running.run_command",
+    "estimate": "estimating.estimate_command",
+    "schedule": "scheduling.schedule_command",
+    "debug": "debugging.debug_command",
+    "resources": "machines.resources_command",
+    "isa": "machines.isa_command",
+    "disassemble": "machines.disassemble_command",
+}
+"""Name of a command -> its function, as FILE.NAME in this room."""
 
 
-@app.callback()
+def application(*names: str) -> typer.Typer:
+    """Return the program with the commands and groups of these ``names``, or with all of them if there are none."""
+    app = typer.Typer(name="weft", invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+                      help="Machine-learning accelerators: hardware, compiler, and the proof that both agree.")
+    app.callback()(weft)
+    for name, place in GROUPS.items():
+        if name in names or not names:
+            group = _found(place)
+            add_examples(group, f"{name} ")
+            add_summaries(group)
+            app.add_typer(group, name=name)
+    for name, place in COMMANDS.items():
+        if name in names or not names:
+            app.command(name)(_found(place))
+    add_examples(app)
+    add_summaries(app)
+    return app
+
+
+def _found(place: str) -> Any:
+    """Return what is at a place FILE.NAME of this room."""
+    file, _, name = place.partition(".")
+    return getattr(import_module(f"weft.cli.{file}"), name)
+
+
 def weft(context: typer.Context,
          show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.", is_eager=True,
                                                     callback=lambda on: _version(on))] = False) -> None:
@@ -69,25 +82,19 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-add_examples(app)
-add_examples(board.app, "board ")
-add_examples(ir.app, "ir ")
-add_summaries(app)
-add_summaries(board.app)
-add_summaries(ir.app)
-
-
 # -- a command line ----------------------------------------------------------------------------------------------------
 def run_command_line(arguments: Sequence[str] | None) -> int:
     """Run the command that the arguments name; return its exit code. Raises WeftError for wrong options."""
-    program = typer.main.get_command(app)  # typer would make it anew at every call
-    insist_on_values(program, sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    own = [name for name in words[:1] if name in COMMANDS or name in GROUPS]
+    program = typer.main.get_command(application(*own))  # typer would make it anew at every call
+    insist_on_values(program, words)
     try:
         return int(program(args=None if arguments is None else list(arguments), prog_name="weft",
                            standalone_mode=False) or FINE)
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        command = context.command_path if context else app.info.name
+        command = context.command_path if context else "weft"
         raise WeftError(explain(f"command {command}", error.format_message().rstrip("."), _usage(error, context),
                                 f"{command} --help")) from None
     except typer.Abort:

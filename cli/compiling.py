@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from weft.boards import clock_hz
 from weft.cli import console
 from weft.cli.following import following
 from weft.cli.options import (
@@ -146,7 +145,7 @@ def compile_command(
     calibration = calibration_inputs(calibrate, model, outputs, shapes, fixed) if calibrate else None
     for path in filter(None, (folder, dump_dir)):
         make_folder(path)
-    input_cycles = clock_hz(arch) / input_rate if input_rate else 0.0
+    input_cycles = _cycles_of_byte(arch, input_rate) if input_rate else 0.0
     request = Request(model, calibration, plain, host_fallback, outputs, shapes=shapes, ranges=ranges, fixed=fixed,
                       input_cycles=input_cycles, cores=cores, goal=goal, assigned=assigned)
     with console.progress() as progress:
@@ -197,6 +196,13 @@ def compile_command(
             console.print_check(verdicts)
     if checker:
         checker.insist()
+
+
+def _cycles_of_byte(arch: str, input_rate: float) -> float:
+    """Return the cycles of a machine in which a byte of an input reaches it, at ``input_rate`` bytes a second."""
+    from weft.boards import clock_hz
+
+    return clock_hz(arch) / input_rate
 
 
 def calibration_inputs(path: Path, model: Path, outputs: Sequence[str],

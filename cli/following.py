@@ -17,13 +17,13 @@ def following(file: Path | None, machine: Arch, cores: str) -> tuple[str, tuple[
     """Return how cores share the work, and what a schedule's file gives to each; without a file ``cores`` and nothing.
 
     Raise WeftError for a file that does not hold together, and where cores are not to share an image."""
+    if file is None:
+        return cores, ()
     from weft.compiler.cores import AUTO, SPLIT
     from weft.schedule.assign import assigned_layers
     from weft.schedule.check import faults_of
     from weft.schedule.read import read_schedule
 
-    if file is None:
-        return cores, ()
     if cores not in (AUTO, SPLIT):
         raise WeftError(explain("--schedule", f"a schedule with --cores {cores}", f"--cores {SPLIT}",
                                 "leave --cores out"))

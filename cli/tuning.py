@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.console import print_columns, say
-from weft.runtime.devices import Progress
 from weft.support.errors import WeftError, explain
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from weft.compiler.request import Request
     from weft.compiler.tuning.search import Tuned
     from weft.hw.contract.arch import Arch
+    from weft.runtime.devices import Progress
 
 SHOWN = 0.001
 """The least change of a layer that the table shows, as a share of all cycles."""

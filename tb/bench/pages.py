@@ -20,7 +20,7 @@ import typer
 from typer.exceptions import TyperException
 
 from weft.boards import BOARDS
-from weft.cli.app import app
+from weft.cli.app import application
 from weft.cli.options import override
 from weft.cli.resources import part_named
 from weft.hw.contract.arch import Arch
@@ -119,7 +119,7 @@ def fault(command: Command) -> str:
 @cache
 def tree() -> Any:
     """Return the commands of ``weft``."""
-    return typer.main.get_command(app)
+    return typer.main.get_command(application())
 
 
 def part_fault(words: Sequence[str]) -> str:

@@ -88,7 +88,7 @@ def cases() -> list[Case]:
 # -- the tree ----------------------------------------------------------------------------------------------------------
 def _tree() -> dict[str, Any]:
     """Return every command by its name."""
-    from weft.cli.app import app
+    from weft.cli.app import application
 
     def walk(group: Any, before: str) -> Iterator[tuple[str, Any]]:
         for name, command in group.commands.items():
@@ -97,7 +97,7 @@ def _tree() -> dict[str, Any]:
             else:
                 yield before + name, command
 
-    return dict(walk(typer.main.get_command(app), ""))
+    return dict(walk(typer.main.get_command(application()), ""))
 
 
 def _commands() -> Iterator[Case]:

@@ -134,10 +134,10 @@ WRONG: dict[str, tuple[object, ...]] = {
 def test_every_command_explains_a_mistake(fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four parts: what, found, allowed, way out; and nothing is left behind."""
     from weft.cli import board, ir
-    from weft.cli.app import app
+    from weft.cli.app import application
 
     monkeypatch.chdir(tmp_path)
-    infos = [(prefix, info) for prefix, group in (("", app), ("board ", board.app), ("ir ", ir.app))
+    infos = [(prefix, info) for prefix, group in (("", application()), ("board ", board.app), ("ir ", ir.app))
              for info in group.registered_commands]
     names = {f"{prefix}{info.name or getattr(info.callback, '__name__', '')}" for prefix, info in infos}
     assert set(WRONG) == names

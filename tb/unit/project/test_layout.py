@@ -172,8 +172,8 @@ def test_make_targets_of_the_readme_exist() -> None:
 
 
 def test_the_manual_has_every_command_and_no_option_that_is_not_there() -> None:
-    from weft.cli.app import app
-    callbacks = [(info.name, info.callback) for info in app.registered_commands if info.callback]
+    from weft.cli.app import application
+    callbacks = [(info.name, info.callback) for info in application().registered_commands if info.callback]
     commands = {name or callback.__name__: callback for name, callback in callbacks}
     lines = re.findall(r"^ {4,8}(?:\S*/)?weft ([a-z]+)([^\n#]*)", README + MANUAL, re.M)
     assert {name for name, _ in lines} == {*commands, "board", "ir"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from weft.cli.app import app
+from weft.cli.app import application
 
 UNITS = ("BYTES", "CYCLES", "MHZ", "COUNT", "DB", "SECONDS", "NUMBER")
 """What stands behind an option that takes a number."""
@@ -27,7 +27,7 @@ def options() -> Iterator[tuple[str, Any]]:
             else:
                 yield from ((before + name, each) for each in command.params if each.param_type_name == "option")
 
-    yield from walk(typer.main.get_command(app), "weft ")
+    yield from walk(typer.main.get_command(application()), "weft ")
 
 
 def faults(option: Any) -> list[str]:

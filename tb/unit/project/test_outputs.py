@@ -20,7 +20,7 @@ import pytest
 import typer
 
 from weft.cli import board, machines
-from weft.cli.app import app
+from weft.cli.app import application
 from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError
@@ -141,7 +141,7 @@ def test_every_option_that_writes_is_checked_here() -> None:
     reads = {"model", "models", "inputs", "image", "calibrate", "program", "tls_ca", "tls_cert", "tls_key",
              "choices", "schedule", "script"}
     writes = {"output", "folder", "trace", "report_file", "html_file", "dump_dir", "plot", "results", "output_file"}
-    hints = [typing.get_type_hints(command.callback) for command in (*app.registered_commands,
+    hints = [typing.get_type_hints(command.callback) for command in (*application().registered_commands,
                                                                      *board.app.registered_commands)]
     found = {name for each in hints for name, hint in each.items() if Path in (hint, *typing.get_args(hint))}
     assert found == reads | writes

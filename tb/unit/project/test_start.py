@@ -43,10 +43,16 @@ def test_the_version_is_the_same_beside_other_words() -> None:
 
 
 def test_the_commands_load_their_libraries_when_they_run() -> None:
-    _, modules = imported("import weft.cli.app")
+    _, modules = imported("from weft.cli.app import application; application()")
     assert not modules & {*LIBRARIES, "weft.compiler", "weft.hw.core", "weft.hw.flow.resources"}
 
 
 def test_compiling_loads_no_more_than_every_network_needs() -> None:
-    _, modules = imported("import weft.cli.app, weft.compiler.pipeline")
+    _, modules = imported("from weft.cli.app import application; application('compile'); import weft.compiler.pipeline")
     assert "onnxruntime" in modules and not modules & NOT_FOR_EVERY_NETWORK
+
+
+def test_a_command_loads_the_files_of_no_other() -> None:
+    _, modules = imported("from weft.cli.app import application; application('isa')")
+    assert {name for name in modules if name.startswith("weft.cli.")} >= {"weft.cli.machines"}
+    assert not modules & {"weft.cli.compiling", "weft.cli.board", "weft.boards", "weft.runtime", "weft.schedule"}

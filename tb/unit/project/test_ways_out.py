@@ -15,7 +15,7 @@ import pytest
 import typer
 from onnx import TensorProto, helper, numpy_helper
 
-from weft.cli.app import app
+from weft.cli.app import application
 from weft.tb.unit.project.conftest import Weft
 
 ROOT = Path(__file__).parents[3]
@@ -35,7 +35,7 @@ def options_of(command: Any, name: str = "") -> Iterator[tuple[str, set[str]]]:
     yield name, {option for param in command.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
 
 
-OPTIONS = dict(options_of(typer.main.get_command(app)))
+OPTIONS = dict(options_of(typer.main.get_command(application())))
 
 
 def named_options(path: Path) -> Iterator[tuple[str, int]]:
