@@ -56,6 +56,9 @@ def debug_command(
     if program > len(session.machines):
         raise WeftError(explain("--program", program, f"1..{len(session.machines)}", "name one of them"))
     debugger = Debugger(session, program - 1, _inputs(loaded, inputs), dram)
+    if lines is None and sys.stdin is None:
+        raise WeftError(explain("standard input", "it is closed", "an open one, for commands",
+                                "do not close it (<&-), or give commands with -x"))
     if lines is not None or not sys.stdin.isatty():
         _run(debugger, sys.stdin if lines is None else lines, as_json)
     else:

@@ -16,11 +16,13 @@ from weft.boards import ASSUMED_HZ, BOARDS
 from weft.cli import console
 from weft.cli.options import (
     INTEGER,
+    EndOption,
     FixOption,
     JsonOption,
     OwnLatencyOption,
     SetOption,
     ShapeOption,
+    ends,
     fixed_inputs,
     input_shapes,
     override,
@@ -99,6 +101,7 @@ def explore_command(
                                                   "scheduler; default: as Dask's configuration says.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE.pem", help="Its key; default: as Dask's "
                                                  "configuration says.")] = None,
+    end: EndOption = "",
     shape: ShapeOption = None,
     fix: FixOption = None,
     overrides: SetOption = None,
@@ -123,12 +126,14 @@ def explore_command(
     base, dram = override(base, overrides), _memory(board, latency)
     axes = _axes(axis, fixed, base, chip)
     _check_memory(dram, board, axes.get("cores", (base.cores,)))
-    if calibrate is not None and len(models) > 1:
-        raise WeftError(explain("--calibrate", f"{len(models)} models", "one model", "leave --calibrate out"))
+    outputs = ends(end)
+    for option in (["--calibrate"] if calibrate else []) + (["--end"] if outputs else []):
+        if len(models) > 1:
+            raise WeftError(explain(option, f"{len(models)} models", "one model", f"leave {option} out"))
     shapes = tuple(sorted(input_shapes(shape).items()))
     values = tuple((name, tuple(numbers)) for name, numbers in sorted(fixed_inputs(fix).items()))
     networks = [Network(path.resolve(), digest_of(path, calibrate), calibrate and calibrate.resolve(), host_fallback,
-                        shapes=shapes, fixed=values) for path in models]
+                        outputs, shapes, values) for path in models]
     store = Results(results)
     with console.progress() as progress:
         signals = _signals(networks, base, axes, progress)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +36,15 @@ from weft.support.files import read_bytes
 KEPT = 24
 """The number of networks' constants that a worker caches, for different sizes and types of machines."""
 MOST_MODEL_BYTES = 2 << 30
+DIGEST_LENGTH = 20
+"""The hexadecimal digits of a network's digest in the results."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """A model file, its content's ``digest`` and how it is compiled. Workers on other machines read the same path."""
+    """A model file, the ``digest`` of its content, and how it is compiled.
+
+    Workers on other machines read the same path."""
 
     path: Path
     digest: str
@@ -54,6 +58,12 @@ class Network:
     def name(self) -> str:
         """The model file's name without suffix."""
         return self.path.stem
+
+    @cached_property
+    def key(self) -> str:
+        """A digest of the content and of how it is compiled, by which results are known again."""
+        how = repr((self.digest, self.host_fallback, self.outputs, self.shapes, self.fixed))
+        return hashlib.sha256(how.encode()).hexdigest()[:DIGEST_LENGTH]
 
     def request(self) -> Request:
         """Return the request to compile it. Raise WeftError if the file has changed."""
@@ -83,7 +93,7 @@ def digest_of(*paths: Path | None) -> str:
     found = hashlib.sha256(tool_digest().encode())
     for path in filter(None, paths):
         found.update(read_bytes(path, "model file", "name a file that every worker can read", MOST_MODEL_BYTES))
-    return found.hexdigest()[:20]
+    return found.hexdigest()[:DIGEST_LENGTH]
 
 
 # -- tasks -------------------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ class Search:
 
     def _measure(self, network: Network, point: Point, keys: Keys, most: int | None) -> None:
         """Ask for the program, or for its cycles up to ``most``."""
-        made = self._programs.get((network.digest, keys.program))
+        made = self._programs.get((network.key, keys.program))
         if made is None:
             self._ask(PROGRAM, network, keys.program, measure.programs, network, point.arch)
         else:
@@ -154,12 +154,12 @@ class Search:
 
     def _get(self, what: str, network: Network, key: str) -> int | str | None:
         """Return a known result, or None."""
-        return self.results.get((what, network.digest, key))
+        return self.results.get((what, network.key, key))
 
     def _ask(self, what: str, network: Network, key: str, task: Callable[..., Any], *given: Any,
              most: int | None = None) -> None:
         """Submit a task once; its answer is noted when it is there."""
-        asked = what, network.digest, key
+        asked = what, network.key, key
         if asked in self._asked:
             return
         self._asked.add(asked)
@@ -167,11 +167,11 @@ class Search:
         def arrived(made: Any) -> None:
             self._asked.discard(asked)
             if isinstance(made, Refused):
-                self.results.add((LEAST, network.digest, key), made.why)
+                self.results.add((LEAST, network.key, key), made.why)
             elif what == PROGRAM:
-                self._programs[network.digest, key] = made
+                self._programs[network.key, key] = made
             elif made is None and most is not None:
-                self.results.add((LEAST, network.digest, key), most + 1)
+                self.results.add((LEAST, network.key, key), most + 1)
             else:
                 self.results.add(asked, made)
 

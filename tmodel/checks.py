@@ -362,14 +362,14 @@ def _bytes(network: NetworkEntry) -> None:
 
 
 def _network(manifest: Manifest) -> None:
-    """Check that the network's inputs and outputs are those of the ports and of the host part."""
+    """Check that the network's inputs and outputs are those of the ports and of the host part, in any order."""
     assert manifest.network is not None
     _bytes(manifest.network)
     made = [port.name for port in manifest.outputs] if manifest.host is None else [*manifest.host.passes,
                                                                                   *manifest.host.outputs]
     for kind, tensors, there in (("input", manifest.network.inputs, [port.name for port in manifest.inputs]),
                                  ("output", manifest.network.outputs, made)):
-        if [tensor.name for tensor in tensors] != there:
+        if sorted(tensor.name for tensor in tensors) != sorted(there):
             raise ValueError(f"network with {kind}s {[tensor.name for tensor in tensors]}, of a model with {there}")
 
 

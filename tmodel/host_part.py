@@ -87,8 +87,10 @@ def _fits(what: str, kind: str, values: Mapping[str, np.ndarray],
 
 
 def _single(value: np.ndarray) -> np.ndarray:
-    """Return an array in single precision, in which the host computes; integers and truth values stay."""
-    return value.astype(np.float32) if value.dtype.kind == "f" else value
+    """Return an array in single precision, in which the host computes; integers and truth values stay.
+
+    A scalar becomes an array, the only form in which onnxruntime takes it."""
+    return np.asarray(value, np.float32 if value.dtype.kind == "f" else None)
 
 
 def named(nodes: Sequence[str], operators: Sequence[str]) -> str:

@@ -121,10 +121,7 @@ class Network:
         passes = [name for name in outputs if name in made]
         if {*passes, *host.outputs} != set(outputs):
             return None
-        order = {name: number for number, name in enumerate([*passes, *host.outputs])}
-        tensors = tuple(sorted(self.signature.outputs, key=lambda tensor: order[tensor.name]))
-        return dataclasses.replace(model, host=dataclasses.replace(host, passes=tuple(passes)),
-                                   network=Signature(self.signature.inputs, tensors))
+        return dataclasses.replace(model, host=dataclasses.replace(host, passes=tuple(passes)), network=self.signature)
 
 
 def _guessed(model: TModel) -> Signature:

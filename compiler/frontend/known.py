@@ -6,6 +6,7 @@ rounds, until nothing new comes. Large constants are kept aside, because shape i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -56,8 +57,22 @@ def find_known(model: onnx.ModelProto) -> Known:
         if not made and len(shapes) == known:
             break
         known = len(shapes)
+    shapes = _value_shapes(proto)
+    _drop_empty(proto, {**{key: value.shape for key, value in folder.known.items()}, **shapes})
     drop_unread_nodes(proto)
-    return Known(tuple(proto.node), _value_shapes(proto), _value_types(proto), folder.known)
+    return Known(tuple(proto.node), shapes, _value_types(proto), folder.known)
+
+
+def _drop_empty(graph: onnx.GraphProto, shapes: Mapping[str, Shape]) -> None:
+    """Take what has no elements out of every Concat, such as the cache of a first step."""
+    for node in graph.node:
+        kept = [name for name in node.input if math.prod(shapes.get(name, ()))]
+        if node.op_type == "Concat" and 0 < len(kept) < len(node.input):
+            del node.input[:]
+            node.input.extend(kept)
+            if len(kept) == 1:
+                node.op_type = "Identity"
+                del node.attribute[:]
 
 
 def drop_unread_nodes(graph: onnx.GraphProto) -> None:

@@ -36,6 +36,8 @@ from weft.tmodel.onnx_bounds import captured, check_content, check_names, check_
 
 MOST_BYTES = 512 << 20
 """The most bytes of a model's file: more constants than any preset's DRAM holds."""
+FIRST_WITH_CONSTANTS = 4
+"""The first version of the ONNX format in which an initializer need not be an input too."""
 MOST_COMPUTED = 1 << 12
 """The most nodes left after constants are folded: ResNet-152 has 520."""
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
@@ -87,8 +89,7 @@ def _load(path: Path) -> onnx.ModelProto:
         differs = check_content(model, path.parent) or bool(model.functions)
         write_out_own_functions(model)
         onnx.load_external_data_for_model(model, str(path.parent))
-        differs |= _add_shapes_of_outputs(model)
-        onnx.checker.check_model(model if differs else content)  # it would write a model into bytes once more
+        _check(model, None if differs else content)
         _need_text(model.graph)
         check_names(model.graph)
         check_opset(model)
@@ -100,19 +101,24 @@ def _load(path: Path) -> onnx.ModelProto:
     return model
 
 
-def _add_shapes_of_outputs(model: onnx.ModelProto) -> bool:
-    """Add shapes of outputs that the file leaves out, which the checker needs; return whether there are any.
+def _check(model: onnx.ModelProto, content: bytes | None) -> None:
+    """Let onnx check a model, whose file has this ``content`` if it is unchanged. Raise onnx's own error.
 
-    Raise onnx's own error if they follow from nothing."""
-    open_ones = [value for value in model.graph.output
-                 if value.type.tensor_type.elem_type and not value.type.tensor_type.HasField("shape")]
-    if open_ones:
-        inferred = {value.name: value for value in onnx.shape_inference.infer_shapes(model).graph.output}
-        for value in open_ones:
-            value.CopyFrom(inferred[value.name])
-        if not all(value.type.tensor_type.HasField("shape") for value in open_ones):
-            onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    return bool(open_ones)
+    Two things pass that onnxruntime runs, and onnx alone refuses: outputs without a type or a shape, and initializers
+    that are no inputs. The latter came with version 4 of the format, so that older files are read as of version 4."""
+    old, bare = 0 < model.ir_version < FIRST_WITH_CONSTANTS, {}
+    for value in model.graph.output:
+        if value.type.WhichOneof("value") in (None, "tensor_type") and not value.type.tensor_type.HasField("shape"):
+            bare[value.name] = onnx.TypeProto.FromString(value.type.SerializeToString())
+            value.type.tensor_type.elem_type = value.type.tensor_type.elem_type or onnx.TensorProto.FLOAT
+            value.type.tensor_type.shape.SetInParent()
+    if old:
+        model.ir_version = FIRST_WITH_CONSTANTS
+    # of the model itself onnx would write the bytes once more
+    onnx.checker.check_model(model if content is None or old or bare else content)
+    for value in model.graph.output:
+        if value.name in bare:
+            value.type.CopyFrom(bare[value.name])
 
 
 def _need_text(graph: onnx.GraphProto) -> None:
@@ -190,14 +196,6 @@ def _node(node: onnx.NodeProto, types: Mapping[str, str]) -> Node:
                 captured=len(within))
 
 
-def _without_empty(node: Node, shapes: Mapping[str, Shape]) -> Node:
-    """Return a Concat without what has no elements, such as the cache of a first step; other nodes as they are."""
-    kept = tuple(name for name in node.inputs if math.prod(shapes.get(name, ())))
-    if node.op != "Concat" or not kept or kept == node.inputs:
-        return node
-    return node.replace(inputs=kept) if len(kept) > 1 else node.replace(op="Identity", inputs=kept, attributes={})
-
-
 def _need_computed(outputs: Sequence[str], others: Collection[str], found: str) -> None:
     """Raise CompileError if an output is one of ``others``, which no node makes. ``found`` says what these are."""
     computed = [name for name in outputs if name not in others]
@@ -208,14 +206,17 @@ def _need_computed(outputs: Sequence[str], others: Collection[str], found: str) 
                          else EXPORT_COMPUTED)
 
 
-def _need_elements(nodes: Sequence[Node], shapes: Mapping[str, Shape]) -> None:
-    """Raise CompileError if a node's result has no elements. The way out is to end before it, if a node is there."""
+def _need_elements(nodes: Sequence[Node], shapes: Mapping[str, Shape], ends: Sequence[str]) -> None:
+    """Raise CompileError if a result that is read, or is one of ``ends``, has no elements.
+
+    The way out is to end the network before it, if a node is there."""
     made: set[str] = set()
+    read = {name for node in nodes for name in node.inputs}.union(ends)
     for node in nodes:
-        if node.outputs and not math.prod(shapes[node.outputs[0]]):
+        for empty in (name for name in node.outputs if name in read and not math.prod(shapes.get(name, ()))):
             before = [name for name in node.inputs if name in made]
-            raise refuse(f"shape of tensor {node.outputs[0]!r} (node {node.name!r}, {node.op})",
-                         shapes[node.outputs[0]], "at least one element",
+            raise refuse(f"shape of tensor {empty!r} (node {node.name!r}, {node.op})", shapes[empty],
+                         "at least one element",
                          f"end the network before it with --end {','.join(before)}" if before else EXPORT_FILLED)
         made.update(node.outputs)
 
@@ -236,8 +237,7 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
               outputs: Mapping[str, str]) -> Graph:
     """Return the graph of a model, given what is known of it. Raise CompileError for unknown shapes."""
     shapes, types, constants = known.shapes, known.types, known.constants
-    sizes = {**{key: value.shape for key, value in constants.items()}, **shapes}
-    nodes = tuple(_without_empty(_node(node, types), sizes) for node in known.nodes)
+    nodes = tuple(_node(node, types) for node in known.nodes)
     for node in nodes:
         missing = [output for output in node.outputs[:1] if output not in shapes]
         if missing:
@@ -247,11 +247,12 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
                          "a size that values decide, or one that ONNX cannot infer", "a size that is known beforehand",
                          f"fix what it is chosen by: {fix}" if fix else
                          f"end the network before it: --end {','.join(ends)}" if ends else EXPORT_AGAIN)
-    _need_elements(nodes, shapes)
+    ends = [value.name for value in model.graph.output]
+    _need_elements(nodes, shapes, ends)
     if len(nodes) > MOST_COMPUTED:
         raise refuse("the model", f"{len(nodes)} nodes that are no constants", f"at most {MOST_COMPUTED}",
                      "split the network, or end it earlier with --end")
-    read = {name for node in nodes for name in node.inputs} | {value.name for value in model.graph.output}
+    read = {name for node in nodes for name in node.inputs}.union(ends)
     constants = {key: value for key, value in constants.items() if key in read}
     for constant in sorted(constants):
         if constants[constant].dtype.kind == "f" and np.isnan(constants[constant]).any():
@@ -259,7 +260,6 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
     if not nodes or not model.graph.output:
         raise refuse("the model", "no output" if nodes else "no node other than constants",
                      "a network with an output that is computed", EXPORT_COMPUTED)
-    ends = [value.name for value in model.graph.output]
     _need_computed(ends, {name for name in ends if name not in shapes}, "a constant of the file")
     sources = tuple(GraphPort(key, shapes[key], key, type=kind) for key, kind in inputs.items())
     ports = tuple(GraphPort(end, shapes[end], end, type=outputs.get(end) or types.get(end, FLOAT)) for end in ends)

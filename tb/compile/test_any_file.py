@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import weft
 from weft.cli.main import exit_code
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.reader import read_model
@@ -171,6 +172,76 @@ def test_an_embedding_with_integers_that_come_out_too(tmp_path: Path) -> None:
     network = check(path, {"words": RNG.integers(0, 10, (2, 6))}, 3)
     assert [tensor.type for tensor in network.signature.outputs] == ["float32", "int64"]
     assert not compile_model(path, BASE, tmp_path, host_fallback=True).saturated, "random words are in the table"
+
+
+def test_outputs_keep_the_order_of_the_file(tmp_path: Path) -> None:
+    """A classifier as scikit-learn's exporter writes it: the label, which the host computes, before probabilities."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["scores"]), helper.make_node("Relu", ["scores"], ["r"]),
+             helper.make_node("ArgMax", ["r"], ["label"], axis=1, keepdims=0)]
+    outputs: dict[str, tuple[int, int]] = {"label": (TensorProto.INT64, 1), "scores": (TensorProto.FLOAT, 2)}
+    path = saved(tmp_path / "label.onnx", nodes, {"x": (TensorProto.FLOAT, [1, 4])}, outputs, {"w": normal(4, 3)})
+    network = check(path, {"x": normal(2, 4)}, 2)
+    assert [tensor.name for tensor in network.signature.outputs] == ["label", "scores"]
+    label, scores = weft.Session(network).run(None, {"x": normal(1, 4)})
+    assert (label.dtype, scores.dtype) == (np.int64, np.float32)
+
+
+def test_a_scalar_that_the_host_reads(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Cos", ["gain"], ["c"]),
+             helper.make_node("Mul", ["m", "c"], ["y"])]
+    path = saved(tmp_path / "scalar.onnx", nodes, {"x": (TensorProto.FLOAT, [1, 4]), "gain": (TensorProto.FLOAT, [])},
+                 {"y": (TensorProto.FLOAT, 2)}, {"w": normal(4, 3)})
+    samples = {"x": normal(2, 4), "gain": np.array([0.3, 0.8], np.float32)}
+    report = compile_model(path, BASE, tmp_path, calibration=samples, host_fallback=True)
+    found = weft.Session(report.model_path).run(None, {"x": samples["x"][:1], "gain": samples["gain"][0]})
+    wanted = run_model(onnx.load(path), {"x": samples["x"][:1], "gain": np.asarray(samples["gain"][0])})
+    assert signal_to_noise(wanted["y"], found[0]) >= 45
+
+
+@pytest.mark.parametrize("inputs", [7, 3])
+def test_a_part_of_no_elements_is_refused_before_anything_is_written(inputs: int, tmp_path: Path) -> None:
+    """The second part has none, and it is an output."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"]),
+             helper.make_node("Split", ["r", "sizes"], ["a", "b", "c"], axis=1)]
+    outputs: dict[str, tuple[int, int]] = dict.fromkeys(("a", "b", "c"), (TensorProto.FLOAT, 2))
+    path = saved(tmp_path / "split.onnx", nodes, {"x": (TensorProto.FLOAT, [1, inputs])}, outputs,
+                 {"sizes": np.array([2, 0, inputs - 2])})
+    with pytest.raises(CompileError, match=r"tensor 'b' \(node 'a', Split\): found .*0.*allowed: at least one element"):
+        compile_model(path, BASE, tmp_path)
+    assert not list(tmp_path.glob("*.tmodel"))
+    outputs.pop("b")
+    path = saved(tmp_path / "split.onnx", nodes, {"x": (TensorProto.FLOAT, [1, inputs])}, outputs,
+                 {"sizes": np.array([2, 0, inputs - 2])})
+    check(path, {"x": normal(2, inputs)}, 1)
+
+
+def test_a_computed_part_of_no_elements_that_only_a_concat_reads(tmp_path: Path) -> None:
+    """The cache of a first step, cut from an input."""
+    nodes = [helper.make_node("Slice", ["x", "zero", "zero", "two"], ["none"]),
+             helper.make_node("Concat", ["none", "x"], ["all"], axis=2), helper.make_node("Relu", ["all"], ["y"])]
+    path = saved(tmp_path / "cache.onnx", nodes, {"x": (TensorProto.FLOAT, [1, 4, 6])}, {"y": (TensorProto.FLOAT, 3)},
+                 {"zero": np.array([0]), "two": np.array([2])})
+    check(path, {"x": normal(2, 4, 6)}, 1)
+
+
+@pytest.mark.parametrize("change", ["no shape", "no type", "no inputs for weights"])
+def test_files_that_only_onnxs_checker_refuses(change: str, tmp_path: Path) -> None:
+    """The shape of the output follows from a constant that is computed, which onnx does not infer."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Shape", ["x"], ["s"]),
+             helper.make_node("Concat", ["s", "one"], ["size"], axis=0),
+             helper.make_node("Reshape", ["m", "size"], ["y"])]
+    path = saved(tmp_path / "net.onnx", nodes, {"x": (TensorProto.FLOAT, [1, 4])}, {"y": (TensorProto.FLOAT, 3)},
+                 {"w": normal(4, 4), "one": np.array([1])}, opset=8)
+    model = onnx.load(path)
+    if change == "no shape":
+        model.graph.output[0].type.tensor_type.ClearField("shape")
+    elif change == "no type":
+        model.graph.output[0].ClearField("type")
+    else:
+        model.ir_version = 3
+    onnx.save(model, path)
+    network = check(path, {"x": normal(2, 4)}, 1)
+    assert [tensor.shape for tensor in network.signature.outputs] == [(1, 4, 1)]
 
 
 @pytest.mark.parametrize(("kind", "name", "least"), [

@@ -353,4 +353,18 @@ BREAKS = [
     Break("estimate_spare_first", "cycles/litedram_ports.py", "if room and channel.spare:",
           "if room and channel.valid:", "a burst goes before the one in the spare register",
           "tb/system/test_board_dram.py::test_random_bursts_move_in_the_same_cycles[ulx3s]"),
+    # -- files of others, and the search --
+    Break("read_no_shape", "compiler/frontend/onnx_reader.py", "if content is None or old or bare else content",
+          "if content is None or old else content", "an output without a shape is refused",
+          "tb/compile/test_any_file.py::test_files_that_only_onnxs_checker_refuses[no shape]"),
+    Break("read_empty", "compiler/frontend/known.py", "if node.op_type == \"Concat\" and 0 <", "if 0 >",
+          "a Concat keeps what has no elements",
+          "tb/compile/test_any_file.py::test_a_computed_part_of_no_elements_that_only_a_concat_reads"),
+    Break("read_empty_part", "compiler/frontend/onnx_reader.py",
+          "for name in node.outputs if name in read and not math",
+          "for name in node.outputs[:1] if name in read and not math", "an output of no elements is compiled",
+          "tb/compile/test_any_file.py::test_a_part_of_no_elements_is_refused_before_anything_is_written[7]"),
+    Break("explore_key", "explore/measure.py", "self.outputs, self.shapes, self.fixed))", "self.outputs, self.fixed))",
+          "a search takes the cycles of the same file at another size",
+          "tb/unit/explore/test_explore.py::test_results_are_of_how_the_network_is_compiled"),
 ]

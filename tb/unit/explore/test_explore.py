@@ -13,6 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from weft.cli.main import exit_code
@@ -110,6 +111,27 @@ def test_the_bound_counts_the_vectors_of_a_product_of_two_tensors(tmp_path: Path
         products = run_steps(request, BASE.replace(array_size=8))
         taken = sum(each.size * each.rows for each in products[Schedule].operations if isinstance(each, MatMul))
         assert nearly * taken <= _least_vectors(products) <= taken
+
+
+def test_results_are_of_how_the_network_is_compiled(tmp_path: Path) -> None:
+    """The same file at another size, ending elsewhere, or with the host's help has cycles of its own."""
+    file = ModelMaker((1, 4, 6, 6))
+    file.node("Softmax", file.node("Relu", file.conv("x", 4, 4, (3, 3))), axis=1)
+    model = file.model()
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+    del model.graph.value_info[:]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    path = tmp_path / "open.onnx"
+    onnx.save(model, path)
+    content, small = digest_of(path), (("x", (1, 4, 6, 6)),)
+    others = [Network(path, content, shapes=small), Network(path, content, shapes=(("x", (1, 4, 20, 6)),)),
+              Network(path, content, host_fallback=True, shapes=small), Network(path, content, outputs=("relu",)),
+              Network(path, content, fixed=(("x", (1.0,)),))]
+    assert len({network.key for network in others}) == len(others)
+    results, machines = Results(tmp_path / "results"), points(BASE, {"array_size": (4,)}, PARTS["XC7Z020"])
+    helped = [Network(path, content, host_fallback=True, shapes=(("x", (1, 4, height, 6)),)) for height in (6, 20)]
+    taken = [search(network, machines, results=results).front[0].cycles for network in helped]
+    assert taken == [cycles(network, machines[0].arch) for network in helped] and taken[0] < taken[1]
 
 
 def test_the_front_is_that_of_looking_at_everything(network: Network, space: list[Point], outcome: Outcome) -> None:

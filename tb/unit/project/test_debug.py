@@ -245,6 +245,14 @@ def test_commands_are_typed_or_piped(compiled: tuple[Path, Path], monkeypatch: p
     assert [line.split()[0] for line in told.out.splitlines()[1:] if line] == ["3", "5"], "a wrong command ends nothing"
 
 
+def test_a_closed_standard_input(compiled: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch,
+                                 capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert run(compiled[0]) == 1
+    assert "standard input: found it is closed; allowed: an open one, for commands; way" in capsys.readouterr().err
+    assert run(compiled[0], "-x", "where") == 0, "commands are there without it"
+
+
 def test_cycles_of_one_core_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Cores share ports, which the estimate of one program does not see; the way out works."""
     maker = ModelMaker(SHAPE)
