@@ -44,6 +44,7 @@ ROOMS = {
     "cycles": Room(("cycles/*.py",), ("tb/system/test_estimator_directed.py", "tb/system/test_estimator.py",
                                       "tb/unit/runtime/test_estimate.py", "tb/unit/boards")),
     "compiler": Room(("compiler/*.py", "compiler/*/*.py"), ("tb/compile", "tb/e2e")),
+    "tflite": Room(("compiler/frontend/tflite/*.py",), ("tb/compile",)),
     "schedule": Room(("schedule/*.py",), ("tb/unit/schedule",)),
     "hw": Room(("hw/*.py", "hw/array/*.py", "hw/bus/*.py", "hw/control/*.py", "hw/memory/*.py", "hw/simd/*.py",
                 "hw/parts/*.py", "hw/parts/schemes/*.py"),
@@ -53,6 +54,7 @@ ROOMS = {
     "boards": Room(("boards/shell/*.py", "boards/*.py"), ("tb/unit/boards", "tb/unit/project/test_boards.py")),
     "report": Room(("report/*.py",), ("tb/unit/report",)),
     "explore": Room(("explore/*.py",), ("tb/unit/explore",)),
+    "cli": Room(("cli/*.py",), ("tb/unit/project", "tb/unit/runtime")),
 }
 
 
