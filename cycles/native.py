@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Call a function's machine code without numba, whose import takes as long as all the work of a small program.
 
-numba compiles the function at its first call in a new cache folder. What it makes is kept as an object file for any
-processor of this kind. Later calls need only LLVM's linker (llvmlite) and ctypes. The wheel brings these files too."""
+numba compiles the function at its first call in a new cache folder. What it makes is kept as an object file for this
+processor. Later calls need only LLVM's linker (llvmlite) and ctypes. The wheel brings files for any processor."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import hashlib
+import os
 import platform
 import tempfile
 from collections.abc import Callable
@@ -24,6 +25,9 @@ from weft.support.cache import cache_directory
 FOLDER = cache_directory("kernels")
 PREBUILT = Path(__file__).parent / "prebuilt" / "kernels"
 """Object files that the wheel brings (scripts/wheel.py). A checkout has none."""
+
+ANY_PROCESSOR = "generic", ""
+"""The processor and its features for which those are made, as LLVM spells them."""
 
 _CHECKED_BYTES = hashlib.sha256().digest_size
 
@@ -65,16 +69,17 @@ class Native:
 
     def _linked(self, types: str, arguments: tuple[int | np.ndarray, ...]) -> Callable[..., int]:
         """Return the function's entry point for arguments of these ``types``, from the cache, the wheel or numba."""
-        name = f"{self.function.__name__}-{self._digest(types)}.o"
-        content = _read(FOLDER / name) or _read(PREBUILT / name) or self._compiled(FOLDER / name, arguments)
+        own, shipped = (self._name(types, processor) for processor in (_processor(), ANY_PROCESSOR))
+        content = _read(FOLDER / own) or _read(PREBUILT / shipped) or self._compiled(FOLDER / own, arguments)
         return _entry(content, len(_words(arguments)))
 
-    def _digest(self, types: str) -> str:
-        """Return 20 hexadecimal digits of what the machine code depends on."""
+    def _name(self, types: str, processor: tuple[str, str]) -> str:
+        """Return the name of the object file for arguments of these ``types``, made of all that it depends on."""
         files = (Path(__file__), Path(self.function.__code__.co_filename))
-        contents = (*(file.read_bytes() for file in files), types.encode(), platform.machine().encode(),
-                    platform.system().encode())
-        return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in contents)).hexdigest()[:20]
+        contents = (*(file.read_bytes() for file in files), *map(str.encode, (
+            types, *processor, platform.machine(), platform.system())))
+        digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in contents))
+        return f"{self.function.__name__}-{digest.hexdigest()[:20]}.o"
 
     def _compiled(self, path: Path, arguments: tuple[int | np.ndarray, ...]) -> bytes:
         """Return symbol and object file of the function, compiled by numba for ``arguments``, and keep them.
@@ -133,11 +138,21 @@ def _keep(path: Path, content: bytes) -> None:
 
 
 @functools.cache
+def _processor() -> tuple[str, str]:
+    """Return the name and the features of the processor to compile for: this one, or that of numba's variables."""
+    name = os.environ.get("NUMBA_CPU_NAME")
+    if name is None:
+        return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return name, os.environ.get("NUMBA_CPU_FEATURES", "")
+
+
+@functools.cache
 def _target() -> llvm.TargetMachine:
-    """Return LLVM's code generator for any processor of this kind."""
+    """Return LLVM's code generator."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(cpu="generic", opt=3, jit=True)
+    name, features = _processor()
+    return llvm.Target.from_default_triple().create_target_machine(cpu=name, features=features, opt=3, jit=True)
 
 
 _ENGINES: list[llvm.ExecutionEngine] = []

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -57,7 +58,9 @@ def into_same_arrays(engine: onnxruntime.InferenceSession) -> Callable[[Mapping[
     if not all(output.type == "tensor(float)" and all(isinstance(size, int) for size in output.shape)
                for output in outputs):
         return lambda given: dict(zip(names, engine.run(names, dict(given)), strict=True))
-    arrays = {output.name: np.empty(output.shape, np.float32) for output in outputs}
+    ends = np.cumsum([math.prod(output.shape) for output in outputs])
+    parts = np.split(np.empty(ends[-1], np.float32), ends[:-1])  # numpy gets large arrays in large pages, which is fast
+    arrays = {output.name: part.reshape(output.shape) for output, part in zip(outputs, parts, strict=True)}
 
     def run(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         binding = engine.io_binding()

@@ -103,19 +103,23 @@ def encode_weights(core: Convolution, own: LayerIntegers,
     taps = sorted(core.window.taps(), key=lambda tap: not covers(core, tap))
     rows = np.minimum(lanes, core.input.channels - lanes * np.arange(inputs))
     order = tuple(np.array(taps).T)
+    joined = _joined_tiles(weights, lanes)[:, :, *order] if core.group == 1 else None
     vectors: list[np.ndarray] = []
     blocks: list[OutputBlock] = []
     offset = 0
     for output in range(outputs):
         start = offset
-        found = [(tile, dense) for tile, whole in output_tile(weights, core.group, lanes, output)
-                 for dense in ([whole] if biased else weight_parts(whole))]
-        dense = np.stack([dense for _, dense in found])[:, *order]  # [tiles, taps, input lanes, output lanes]
-        which, present = np.nonzero(dense.any(axis=(2, 3)))
-        inner = np.array([tile for tile, _ in found])[which]
-        kept, places = _share_repeats(dense[which, present], which, rows[inner], start + biased)
+        found = [(tile, dense) for tile, whole in (enumerate(joined[output]) if joined is not None else _grouped_tiles(
+            weights, core.group, lanes, output, order)) for dense in ([whole] if biased else weight_parts(whole))]
+        numbers = np.array([tile for tile, _ in found])
+        dense = joined[output] if joined is not None and biased else np.stack([dense for _, dense in found])
+        present = dense.any(axis=(2, 3))  # of [tiles, taps, input lanes, output lanes]
+        which, own_taps = np.nonzero(present)
+        inner = numbers[which]
+        stored = dense.reshape(-1, lanes, lanes) if present.all() else dense[present]
+        kept, places = _share_repeats(stored, which, rows[inner], start + biased)
         entries: list[list[WeightTile]] = [[] for _ in range(inputs)]
-        for tile, tap, place, count in zip(*(values.tolist() for values in (inner, present, places, rows[inner])),
+        for tile, tap, place, count in zip(*(values.tolist() for values in (inner, own_taps, places, rows[inner])),
                                            strict=True):
             entries[tile].append(WeightTile(tile, taps[tap], place, count))
         first = next((group[0] for group in entries if group), None)
@@ -241,13 +245,12 @@ def covers(core: Convolution, tap: Size) -> bool:
                for axis in range(2))
 
 
-def output_tile(weights: np.ndarray, group: int, lanes: int, output: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the weights of one output tile: each input tile that it reads, and [h, w, input lanes, output lanes].
+def _grouped_tiles(weights: np.ndarray, group: int, lanes: int, output: int,
+                   order: tuple[np.ndarray, ...]) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the weights of one output tile of a convolution in groups: each input tile that it reads, and its weights.
 
-    ``weights`` is [out, in / group, h, w]; lanes without a channel are zero."""
-    if group == 1:
-        yield from enumerate(_joined_tiles(weights[output * lanes:(output + 1) * lanes], lanes))
-        return
+    These are [taps, input lanes, output lanes], with the taps (rows, columns) in this ``order``. ``weights`` is
+    [out, in / group, h, w]; lanes without a channel are zero."""
     channels_out, per_group, height, width = weights.shape
     per_output = channels_out // group
     first, end = output * lanes, min((output + 1) * lanes, channels_out)
@@ -260,12 +263,16 @@ def output_tile(weights: np.ndarray, group: int, lanes: int, output: int) -> Ite
             if low < high:
                 dense[:, :, low - tile * lanes:high - tile * lanes, left - first:right - first] = (
                     weights[left:right, low - start:high - start].transpose(2, 3, 1, 0))
-        yield tile, dense
+        yield tile, dense[order]
 
 
 def _joined_tiles(weights: np.ndarray, lanes: int) -> np.ndarray:
-    """Return [input tiles, h, w, input lanes, output lanes] of one output tile that reads all input tiles."""
+    """Return [output tiles, input tiles, h, w, input lanes, output lanes] of weights [out, in, h, w].
+
+    Lanes without a channel are zero."""
     channels_out, channels_in, height, width = weights.shape
-    padded = np.zeros((lanes, -(-channels_in // lanes) * lanes, height, width), weights.dtype)
+    padded = np.zeros((-(-channels_out // lanes) * lanes, -(-channels_in // lanes) * lanes, height, width),
+                      weights.dtype)
     padded[:channels_out, :channels_in] = weights
-    return np.ascontiguousarray(padded.reshape(lanes, -1, lanes, height, width).transpose(1, 3, 4, 2, 0))
+    split = padded.reshape(-1, lanes, padded.shape[1] // lanes, lanes, height, width)
+    return np.ascontiguousarray(split.transpose(0, 2, 4, 5, 3, 1))

@@ -89,7 +89,8 @@ class LayerEmitter:
             self.step = number
             prepared = self.loader.prepare(step, sizes)
             yield from self.loader.loads
-            yield from self._imports(step)
+            if self.imports:
+                yield from self._imports(step)
             yield from self._compute(prepared)
             self.loader.release(ending)
         for var, box in self.imports:  # no step needs them, but a later layer may
@@ -256,7 +257,10 @@ class LayerEmitter:
     def _scaled(prepared: Prepared, box: Box, way: int, move_out: Callable[[Box], Operations]) -> Operations:
         """Yield LoadScales and the moves of ``box`` that need them, for the layer's requantization number ``way``.
 
-        Channel tiles that share their scales are moved together."""
+        Channel tiles that share their scales are moved together; on machines of fixed point none has any."""
+        if not prepared.scales:
+            yield from move_out(box)
+            return
         for scales, group in itertools.groupby(range(*box.tiles), prepared.scales.get):
             tiles = [*group]
             if scales is not None:

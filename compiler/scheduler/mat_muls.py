@@ -11,10 +11,9 @@ import numpy as np
 
 from weft.compiler.layers.taps import Pass, Steps, lines, rows
 from weft.compiler.lir import Settings
-from weft.compiler.lir_table import LirTable
 from weft.compiler.quantize.weights import OutputBlock, WeightTile
 from weft.compiler.scheduler.load import Prepared
-from weft.compiler.scheduler.rows import Emitted, MatMuls, Row, table_of
+from weft.compiler.scheduler.rows import Emission, Emitted, MatMuls, Row
 from weft.compiler.scheduler.stages import TileStep
 from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Axis, PairedWalk, View, groups, repeated, spans
@@ -94,9 +93,9 @@ class MatMulEmitter:
         far = result.base + (output - result.box.tiles[0]) * result.tile_pitch
         return MatMuls(rows, prepared.weights[output] + bias, near, far)
 
-    def table(self, emitted: Sequence[Emitted]) -> LirTable:
-        """Return the table of what is emitted of the layer, with the rows of this emitter among it."""
-        return table_of(emitted, self.settings)
+    def emission(self, emitted: Sequence[Emitted]) -> Emission:
+        """Return what is emitted of the layer, with the rows of this emitter among it."""
+        return Emission(emitted, [*self.settings])
 
     def _template(self, prepared: Prepared, output: int, result: View, first: int) -> Template:
         """Return the template of an output channel tile, whose input channel tiles are counted from ``first`` on."""

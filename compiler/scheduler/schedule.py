@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,7 +24,7 @@ from weft.compiler.scheduler.length import check_length, most_instructions
 from weft.compiler.scheduler.load import WeightSource
 from weft.compiler.scheduler.merge import merged
 from weft.compiler.scheduler.pool import Buffer, Pool
-from weft.compiler.scheduler.rows import Emitted, MatMuls, within
+from weft.compiler.scheduler.rows import Emission, Emitted, MatMuls, table_of, within
 from weft.compiler.scheduler.stripes import divided, turns
 from weft.hw.contract.arch import Arch
 
@@ -48,6 +49,11 @@ class Schedule:
     def of(operations: Sequence[lir.Operation], layers: np.ndarray) -> Schedule:
         """Return the schedule of operations in program order; ``layers`` [operations]: each one's layer."""
         return Schedule(LirTable.of(operations), layers)
+
+    @property
+    def count(self) -> int:
+        """The number of operations."""
+        return self.table.count
 
     @cached_property
     def operations(self) -> tuple[lir.Operation, ...]:
@@ -74,7 +80,7 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
 
     Layers that run together are merged, if both are among them. Of layers in which the core is ``resting`` only the
     tables are loaded. ``exchanges`` [layers]: what goes from core to core, none if empty."""
-    found: list[Schedule] = []
+    found: list[Alone | Schedule] = []
     behind = 0
     free = Free(numbers, layout, arch, first, resting, exchanges)
     shapes = each([shape.layer for shape in layout.shapes[first:end]])
@@ -86,10 +92,30 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
         else:
             together = free.in_stripes if group[1] in layout.stripes else free.beside
             found.append(together(*group, behind=behind))
-        behind += found[-1].table.count
+        behind += found[-1].count
         check_length(behind, arch)
-    layers = np.concatenate([np.zeros(0, np.int64), *(part.layers for part in found)])
-    return Schedule(LirTable.joined([part.table for part in found]), layers, frozenset(free.few))
+    parts = [*_tabled(found)]
+    layers = np.concatenate([np.zeros(0, np.int64), *(part.layers for part in parts)])
+    return Schedule(LirTable.joined([part.table for part in parts]), layers, frozenset(free.few))
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a layer that has both memories for itself emits, ``count`` operations."""
+
+    number: int
+    emission: Emission
+    count: int
+
+
+def _tabled(found: Iterable[Alone | Schedule]) -> Iterator[Schedule]:
+    """Yield schedules in order; those of neighbours that run alone are one, which takes fewer calls of numpy."""
+    for _, run in itertools.groupby(found, type):
+        parts = [*run]
+        if alone := [part for part in parts if isinstance(part, Alone)]:
+            yield Schedule(table_of([part.emission for part in alone]),
+                           np.repeat([part.number for part in alone], [part.count for part in alone]))
+        yield from (part for part in parts if isinstance(part, Schedule))
 
 
 def _groups(layout: MemoryPlan, first: int, end: int) -> list[list[int]]:
@@ -124,12 +150,12 @@ class Free:
             if place.first < first <= place.last:
                 self.pools.local.hold(buffer)
 
-    def alone(self, number: int, behind: int) -> Schedule:
+    def alone(self, number: int, behind: int) -> Alone:
         """Return the operations of a layer that has both memories for itself, ``behind`` so many others."""
         self._hold(number)
-        found = self._operations(number, self.pools, behind)
+        found = self._emitted(number, self.pools, behind)
         self._release(number)
-        return Schedule(found, np.full(found.count, number))
+        return Alone(number, found, sum(found.counts))
 
     def beside(self, leader: int, *others: int, behind: int) -> Schedule:
         """Return the operations of layers that share both memories, merged, ``behind`` so many operations before.
@@ -143,8 +169,8 @@ class Free:
         for pool, buffer in zip(self.pools, taken, strict=True):
             pool.hold(buffer)
         own = Pools(*(Pool(buffer.size, buffer.base) for buffer in taken))
-        parts = [self._operations(leader, self.pools, behind), *(self._operations(number, own, behind)
-                                                                 for number in others)]
+        parts = [table_of([self._emitted(number, pools, behind)])
+                 for number, pools in ((leader, self.pools), *((number, own) for number in others))]
         for pool, buffer in zip(self.pools, taken, strict=True):
             pool.release(buffer)
         for number in numbers:
@@ -173,8 +199,8 @@ class Free:
         for emitter, own in zip(emitters, due, strict=True):
             emitter.mat_muls.alone = False
             steps: list[int] = []
-            table = emitter.mat_muls.table(within(_noted(emitter, steps), most_instructions(self.arch) - behind))
-            tables.append(table)
+            tables.append(table_of([emitter.mat_muls.emission(
+                within(_noted(emitter, steps), most_instructions(self.arch) - behind))]))
             times.append(own[steps])
         for number in numbers:
             self._release(number)
@@ -182,11 +208,11 @@ class Free:
         layers = np.repeat(numbers, [table.count for table in tables])
         return Schedule(LirTable.joined(tables).ordered(order), layers[order])
 
-    def _operations(self, number: int, pools: Pools, behind: int) -> LirTable:
+    def _emitted(self, number: int, pools: Pools, behind: int) -> Emission:
         """Return the operations of a layer, as many as a program may have or a few more."""
         emitter = self._emitter(number, pools)
         emitted = emitter.tables() if number in self.resting else emitter.operations()
-        return emitter.mat_muls.table(within(emitted, most_instructions(self.arch) - behind))
+        return emitter.mat_muls.emission(within(emitted, most_instructions(self.arch) - behind))
 
     def _emitter(self, number: int, pools: Pools) -> LayerEmitter:
         """Return the emitter of a layer."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compiler.tiling.shape import Grain, LayerShape
+from weft.compiler.tiling.shape import Cut, Grain, LayerShape
 from weft.compiler.tiling.spans import part_count
 
 
@@ -73,8 +73,8 @@ def tilings_of(shape: LayerShape, grains: Sequence[Grain], groups: Sequence[tupl
 
     A group says how many output channel tiles, input channel tiles and weight tiles a step takes."""
     count = len(groups)
-    cuts = [shape.cut(grain, *group) for grain in grains for group in groups]
-    whole = np.array([cut[:-1] for cut in cuts], np.int64).reshape(-1, 5)
+    cuts = shape.cuts(grains, groups).reshape(-1, len(Cut._fields))
+    whole = cuts[:, :-1].astype(np.int64)
     weights = np.array([shape.weight_vectors(*group) for group in groups], np.int64)
     links = np.array([shape.links(*group[:2]) for group in groups], np.int64).reshape(-1, 2)
     outputs, inputs, taps = np.tile(np.array(groups, np.int64).reshape(-1, 3), (len(grains), 1)).T
@@ -82,7 +82,7 @@ def tilings_of(shape: LayerShape, grains: Sequence[Grain], groups: Sequence[tupl
     once = np.ones(len(outputs), np.int64)
     return Tilings(tuple(grains), np.repeat(np.arange(len(grains)), count), outputs, inputs, taps, once, once,
                    once == 0, np.repeat(pixels, count), *_columns(whole),
-                   np.array([cut.array for cut in cuts]), np.tile(weights, len(grains)),
+                   cuts[:, -1], np.tile(weights, len(grains)),
                    *np.tile(links, (len(grains), 1)).T)
 
 

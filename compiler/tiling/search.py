@@ -35,16 +35,34 @@ class Plan:
     runner_up: float | None
 
 
+LOCAL_TOTAL, ACCUMULATOR_TOTAL = (list(Need.__annotations__).index(name) for name in (
+    "local_total", "accumulator_total"))
+
+
 class Ranked(NamedTuple):
     """Candidates that fit the accumulators, the cheapest first, as ``rows`` of ``tilings``.
 
-    ``costs`` in cycles, and the vectors of ``local`` memory and of ``accumulators`` that each takes."""
+    ``costs`` in cycles; ``needs`` [fields of :class:`Need`, candidates]: the vectors of memory that each takes."""
 
     tilings: Tilings
     rows: np.ndarray
     costs: np.ndarray
-    local: np.ndarray
-    accumulators: np.ndarray
+    needs: np.ndarray
+
+    @property
+    def local(self) -> np.ndarray:
+        """The vectors of local memory that each candidate takes."""
+        return self.needs[LOCAL_TOTAL]
+
+    @property
+    def accumulators(self) -> np.ndarray:
+        """The vectors of the accumulators that each candidate takes."""
+        return self.needs[ACCUMULATOR_TOTAL]
+
+    def plan(self, place: int, runner_up: float | None = None) -> Plan:
+        """Return the plan of the candidate at a ``place`` in this order."""
+        return Plan(self.tilings.tiling(self.rows[place]), Need(*self.needs[:, place].tolist()),
+                    float(self.costs[place]), runner_up)
 
 
 class Search:
@@ -74,10 +92,7 @@ class Search:
             ranked = self._rank(shape, level)
             fitting = np.flatnonzero(ranked.local <= shape.scratch)[:2]
             if len(fitting):
-                best, runner_up = ranked.costs[fitting[0]], ranked.costs[fitting[-1]]
-                tiling = ranked.tilings.tiling(ranked.rows[fitting[0]])
-                return Plan(tiling, need(shape, tiling), float(best),
-                            float(runner_up) if len(fitting) > 1 else None)
+                return ranked.plan(int(fitting[0]), float(ranked.costs[fitting[1]]) if len(fitting) > 1 else None)
         return None
 
     def fitting(self, shape: LayerShape, most: int, dearest: float) -> list[Tiling]:
@@ -109,8 +124,7 @@ class Search:
                     (size[:, 0] <= height) & (size[:, 1] >= size[0, 1]) & (costs <= dearest * costs[0])
                     & (ranked.accumulators[fitting] <= accumulators)
                     & ((tilings.outputs[rows] >= shape.output_tiles) | ~tilings.outputs_outer[rows]))[:1]
-                tiling = [tilings.tiling(rows[place]) for place in found]
-                return Plan(tiling[0], need(shape, tiling[0]), float(costs[found[0]]), None) if tiling else None
+                return ranked.plan(int(fitting[found[0]])) if len(found) else None
         return None
 
     def told(self, shape: LayerShape, tiling: Tiling) -> Plan | None:
@@ -119,7 +133,7 @@ class Search:
             ranked = self._rank(shape, level)
             for place in np.flatnonzero(ranked.local <= shape.scratch):
                 if ranked.tilings.tiling(ranked.rows[place]) == tiling:
-                    return Plan(tiling, need(shape, tiling), float(ranked.costs[place]), None)
+                    return ranked.plan(int(place))
         return None
 
     def _rank(self, shape: LayerShape, level: int) -> Ranked:
@@ -140,11 +154,11 @@ class Search:
 
 def _ranked(shape: LayerShape, tilings: Tilings) -> Ranked:
     """Return the candidates that fit the accumulators, the cheapest first."""
-    *_, local, accumulators = needs(shape, tilings)
-    held = np.flatnonzero(accumulators <= shape.arch.accumulator_depth)
+    needed = np.stack(np.broadcast_arrays(*needs(shape, tilings)))
+    held = np.flatnonzero(needed[ACCUMULATOR_TOTAL] <= shape.arch.accumulator_depth)
     costs = cost(shape, tilings)[held]
     order = np.argsort(costs, kind="stable")
-    return Ranked(tilings, held[order], costs[order], local[held[order]], accumulators[held[order]])
+    return Ranked(tilings, held[order], costs[order], needed[:, held[order]])
 
 
 def too_small(shapes: Sequence[LayerShape], arch: Arch) -> CompileError:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -86,11 +86,12 @@ class LayerShape:
     share: Box | None = None
     form: int = 0
     """The number of the layer's form; layers of one form have the same candidates, see :attr:`structure`."""
-    _cuts: dict[tuple[Grain, int, int, int], Cut] = field(default_factory=dict, compare=False, repr=False)
-    _parts: dict[tuple[int, int, int], Parts] = field(default_factory=dict, compare=False, repr=False)
+    _cuts: dict[tuple[Grain | int, ...], Cut] = field(default_factory=dict, compare=False, repr=False)
+    _parts: dict[tuple[int, ...], Parts] = field(default_factory=dict, compare=False, repr=False)
     _input_tiles: dict[tuple[int, int, Size | None, Size], tuple[int, int]] = field(default_factory=dict, compare=False,
                                                                              repr=False)
     _spans: dict[tuple[int, int, Size | None], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+    _counts: dict[tuple[int, int, Size | None], Counter[int]] = field(default_factory=dict, compare=False, repr=False)
     _groups: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     _links: dict[Size, Links] = field(default_factory=dict, compare=False, repr=False)
     _tiles: dict[tuple[int, int], WeightTiles] = field(default_factory=dict, compare=False, repr=False)
@@ -315,26 +316,50 @@ class LayerShape:
                                                groups(box.columns[1], grain.columns, box.columns[0])):
             yield box.within(rows, columns)
 
-    def cut(self, grain: Grain, outputs: int, inputs: int, taps: int) -> Cut:
-        """Return the sizes that a ``grain`` leads to.
+    def cuts(self, grains: Sequence[Grain], groups: Sequence[tuple[int, int, int]]) -> np.ndarray:
+        """Return float64 [grains, groups, fields]: the :class:`Cut` that each grain leads to.
 
-        A step takes ``outputs`` and ``inputs`` channel tiles, and ``taps`` weight tiles of each pair."""
-        steps = (0, 0, 0) if self.tiles.is_whole(taps) else (outputs, inputs, taps)
-        key = grain, *steps
+        In a step of a group are so many output and input channel tiles, and weight tiles of each pair."""
+        kinds = [(min(group[2], self.tiles.alike), *((0, 0, 0) if self.tiles.is_whole(group[2]) else group))
+                 for group in groups]
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        found = np.array([[self._cut(grain, *kind) for kind in numbers] for grain in grains], np.float64)
+        return found.reshape(len(grains), len(numbers), len(Cut._fields))[:, [numbers[kind] for kind in kinds]]
+
+    def _cut(self, grain: Grain, alike: int, *steps: int) -> Cut:
+        """Return the sizes that a ``grain`` leads to in ``steps`` of a group, all 0 for the whole kernel; cached.
+
+        ``alike`` weight tiles share a load."""
+        key: tuple[Grain | int, ...] = (grain, alike, *steps)
         if key not in self._cuts:
-            core = _Lengths.of(*(self._core_spans(axis, grain) for axis in range(2)))
+            core = _Lengths(*(self._lengths(axis, grain) for axis in range(2)))
             if steps not in self._parts:
                 self._parts[steps] = self.tiles.parts(*steps) if any(steps) else self.tiles.everything
-            found = self._parts[steps]
-            rows, columns = (np.array([self._input_tile(axis, grain, span) for span in found.spans[axis]],
-                                      np.int64)[found.chosen[axis]] for axis in range(2))
+            parts = self._parts[steps]
+            rows, columns = ([self._input_tile(axis, grain, parts.spans[axis][place]) for place in parts.chosen[axis]]
+                             for axis in range(2))
             load = load_cycles(self.tiles.kernel_rows, self.arch) if self.tiles.depthwise else load_weight_cycles(
                 self.arch, self.arch.array_size + 1)
-            largest, total = (rows * columns).T
-            self._cuts[key] = Cut(core.regions, core.largest, core.total, int(largest.max()), int(total.sum()),
-                                  core.cycles(load + LOAD_OVERHEAD_CYCLES, TILE_OVERHEAD_CYCLES + self.lag,
-                                              min(taps, self.tiles.alike)))
+            self._cuts[key] = Cut(core.regions, core.largest, core.total,
+                                  max(height[0] * width[0] for height, width in zip(rows, columns, strict=True)),
+                                  sum(height[1] * width[1] for height, width in zip(rows, columns, strict=True)),
+                                  core.cycles(load + LOAD_OVERHEAD_CYCLES, TILE_OVERHEAD_CYCLES + self.lag, alike))
         return self._cuts[key]
+
+    def _lengths(self, axis: int, grain: Grain) -> Counter[int]:
+        """Return the lengths of the core's ranges along one axis, in pixels, and how often each occurs; cached."""
+        key = axis, grain.size[axis], grain.part
+        if key not in self._counts:
+            low, high = self._ranges(axis, grain).T
+            self._counts[key] = Counter((high - low).tolist())
+        return self._counts[key]
+
+    def _ranges(self, axis: int, grain: Grain) -> np.ndarray:
+        """Return :meth:`_core_spans` as an array [ranges, 2]; cached."""
+        key = axis, grain.size[axis], grain.part
+        if key not in self._spans:
+            self._spans[key] = np.array(self._core_spans(axis, grain), np.int64).reshape(-1, 2)
+        return self._spans[key]
 
     def _input_tile(self, axis: int, grain: Grain, taps: tuple[int, int]) -> tuple[int, int]:
         """Return the input pixels along one axis that ``taps`` (half open) of the kernel need.
@@ -344,9 +369,7 @@ class LayerShape:
         if key not in self._input_tiles:
             core = self.layer.core
             window = core.window.only([(taps[0],) * 2, (taps[1],) * 2])
-            if key[:3] not in self._spans:
-                self._spans[key[:3]] = np.array(self._core_spans(axis, grain), np.int64).reshape(-1, 2)
-            low, high = self._spans[key[:3]].T
+            low, high = self._ranges(axis, grain).T
             counts = window.input_counts(axis, low, high, core.input.size[axis])
             self._input_tiles[key] = int(counts.max()), int(counts.sum())
         return self._input_tiles[key]
@@ -375,9 +398,10 @@ class LayerShape:
         if self.loads:
             return 0
         if (inputs, taps) not in self._groups:
-            self._groups[inputs, taps] = self.tiles.vectors(inputs, taps)
-        sizes = self._groups[inputs, taps]
-        return int(np.add.reduceat(sizes, np.arange(0, len(sizes), outputs), axis=0).max())
+            sizes = self.tiles.vectors(inputs, taps)
+            self._groups[inputs, taps] = np.concatenate([np.zeros_like(sizes[:1]), np.cumsum(sizes, axis=0)])
+        before = self._groups[inputs, taps]  # [output channel tiles + 1, steps]: the vectors of all tiles before
+        return int(np.diff(before[[*range(0, len(before) - 1, outputs), -1]], axis=0).max())
 
 
 class _Lengths(NamedTuple):
@@ -385,11 +409,6 @@ class _Lengths(NamedTuple):
 
     rows: Counter[int]
     columns: Counter[int]
-
-    @classmethod
-    def of(cls, rows: list[tuple[int, int]], columns: list[tuple[int, int]]) -> _Lengths:
-        """Return the grid of the half-open ranges of either axis."""
-        return cls(*(Counter(high - low for low, high in axis) for axis in (rows, columns)))
 
     @property
     def regions(self) -> int:

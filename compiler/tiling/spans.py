@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
@@ -82,37 +83,51 @@ class View(NamedTuple):
     walk: tuple[int, int, int] | None = None
 
     @property
+    def pitches(self) -> tuple[int, int, int]:
+        """Vectors from channel tile to channel tile, from row to row and from column to column."""
+        if self.walk is not None:
+            return self.walk
+        _, (top, bottom), (left, right) = self.box
+        return (bottom - top) * (right - left), right - left, 1
+
+    @property
     def pitch(self) -> int:
         """Vectors from row to row."""
-        return self.walk[1] if self.walk else self.box.columns[1] - self.box.columns[0]
+        return self.pitches[1]
 
     @property
     def tile_pitch(self) -> int:
         """Vectors from channel tile to channel tile."""
-        return self.walk[0] if self.walk else self.box.pixels
+        return self.pitches[0]
 
     @property
     def step(self) -> int:
         """Vectors from column to column."""
-        return self.walk[2] if self.walk else 1
+        return self.pitches[2]
 
     def address(self, tile: int, row: int, column: int) -> int:
         """Return the address of a pixel of a channel tile."""
-        box = self.box
-        return (self.base + (tile - box.tiles[0]) * self.tile_pitch + (row - box.rows[0]) * self.pitch
-                + (column - box.columns[0]) * self.step)
+        (first, _), (top, _), (left, _) = self.box
+        tile_pitch, pitch, step = self.pitches
+        return self.base + (tile - first) * tile_pitch + (row - top) * pitch + (column - left) * step
 
 
-def spans(axes: Sequence[Axis], arch: Arch) -> Iterator[PairedWalk]:
-    """Yield the fewest walks, in order, that cover ``axes`` (outermost first)."""
+def spans(axes: Sequence[Axis], arch: Arch) -> tuple[PairedWalk, ...]:
+    """Return the fewest walks, in order, that cover ``axes`` (outermost first)."""
+    return _spans(tuple(axes), arch.stride0_depth, arch.stride1_depth)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _spans(axes: tuple[Axis, ...], near_depth: int, far_depth: int) -> tuple[PairedWalk, ...]:
+    """Return :func:`spans` on a machine with strides of these depths; many boxes of a layer have the same."""
     merged = _merge(axes)
     inner = merged[-1]
-    strided = encodable(inner.near, arch.stride0_depth) and encodable(inner.far, arch.stride1_depth)
+    strided = encodable(inner.near, near_depth) and encodable(inner.far, far_depth)
     size_axis = inner if strided else Axis(1, 1, 1)
     rest = merged[:-1] if strided else merged
     rows = rest[-1] if rest else Axis(1, 0, 0)
-    for near, far in _offsets(rest[:-1]):
-        yield PairedWalk(near, far, size_axis.steps, size_axis.near, size_axis.far, rows.steps, rows.near, rows.far)
+    return tuple(PairedWalk(near, far, size_axis.steps, size_axis.near, size_axis.far, rows.steps, rows.near, rows.far)
+                 for near, far in _offsets(rest[:-1]))
 
 
 def repeated(walks: Iterable[PairedWalk]) -> list[PairedWalk]:
@@ -157,9 +172,8 @@ def between(box: Box, near: View, far: View) -> list[Axis]:
     """Return the axes of a copy of ``box`` between two views that both hold it: channel tiles, rows, columns.
 
     Each axis has the number of steps, and the vectors from one step to the next in both views."""
-    return [Axis(box.tiles[1] - box.tiles[0], near.tile_pitch, far.tile_pitch),
-            Axis(box.rows[1] - box.rows[0], near.pitch, far.pitch),
-            Axis(box.columns[1] - box.columns[0], near.step, far.step)]
+    return [Axis(end - first, own, other)
+            for (first, end), own, other in zip(box, near.pitches, far.pitches, strict=True)]
 
 
 @overload

@@ -53,7 +53,7 @@ class WeightTiles:
     @cached_property
     def count(self) -> int:
         """The number of weight tiles."""
-        return sum(len(tiles) for block in self.blocks for tiles in block.tiles)
+        return int((self._table[0][..., 2] != NOWHERE).sum())
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
@@ -93,8 +93,7 @@ class WeightTiles:
 
         One load and one walk serve them all."""
         offsets = self._table[0][..., 2]
-        count = int((offsets != NOWHERE).sum())
-        return max(1, count // max(1, len(np.unique(offsets[offsets != NOWHERE]))))
+        return max(1, self.count // max(1, len(np.unique(offsets[offsets != NOWHERE]))))
 
     @cached_property
     def alike_blocks(self) -> list[tuple[int, int, int]]:
@@ -104,11 +103,13 @@ class WeightTiles:
         input channel tiles from the first one."""
         known: dict[Hashable, int] = {}
         found = []
-        for block, first, last in zip(self.blocks, *self._table, strict=True):
-            inputs = np.flatnonzero(last[:, 0, 2] >= 0)
-            begin, end = (int(inputs[0]), int(inputs[-1]) + 1) if len(inputs) else (0, 1)
-            content = (np.where(table[begin:end] < NOWHERE, table[begin:end] - (0, 0, block.bias), NOWHERE).tobytes()
-                       for table in (first, last))
+        shift = np.array([block.bias for block in self.blocks], np.int64)[:, None, None, None] * (0, 0, 1)
+        tables = [np.where(table < NOWHERE, table - shift, NOWHERE) for table in self._table]
+        there = self._table[1][:, :, 0, 2] >= 0
+        begins, ends = there.argmax(1), there.shape[1] - there[:, ::-1].argmax(1)
+        ends = np.where(there.any(1), ends, 1)
+        for number, (block, begin, end) in enumerate(zip(self.blocks, begins.tolist(), ends.tolist(), strict=True)):
+            content = (table[number, begin:end].tobytes() for table in tables)
             key = (*content, end - begin, block.carries_bias, block.biased)
             found.append((known.setdefault(key, len(known)), begin, end))
         return found

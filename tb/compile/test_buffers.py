@@ -38,6 +38,13 @@ def test_a_vector_has_one_owner(seed: int) -> None:
     assert pool.largest() == (0, 50)
 
 
+def test_a_part_of_a_memory_is_free_from_where_it_begins() -> None:
+    pool = Pool(10, base=5)
+    assert pool.largest() == (5, 10)
+    pool.hold(Buffer(5, 4))
+    assert pool.largest() == (9, 6) and pool.take(7) is None
+
+
 def test_longest_out_of_use_first() -> None:
     """Buffers that follow each other go round the whole memory."""
     pool, bases = Pool(40), []
