@@ -17,7 +17,7 @@ from weft.cli.options import help_without_command, need_simulation
 from weft.cli.standalone import standalone_command
 from weft.hw.contract.arch import Arch
 from weft.runtime.driver.shell_file import BUILT
-from weft.support.errors import WeftError, explain
+from weft.support.errors import WeftError, explain, nearest
 
 app = typer.Typer(invoke_without_command=True, help="Bitstreams of boards: list, build, flash.")
 app.callback()(help_without_command)
@@ -31,7 +31,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on sta
 def board_named(name: str) -> Board:
     """Return the board of this name. Raise WeftError if there is none."""
     if name not in BOARDS:
-        raise WeftError(explain("board", name, ", ".join(sorted(BOARDS)), "name one of them"))
+        raise WeftError(explain("board", name, ", ".join(sorted(BOARDS)), nearest(name, BOARDS, "name one of them")))
     return BOARDS[name]
 
 

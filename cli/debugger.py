@@ -19,7 +19,7 @@ from weft.hw.contract.registers import Register
 from weft.hw.contract.units import UNIT_NAMES
 from weft.runtime.session import Session
 from weft.runtime.stepping import Stepper
-from weft.support.errors import WeftError, explain
+from weft.support.errors import WeftError, explain, nearest
 
 MOST_VECTORS = 1 << 12
 """The most vectors, instructions or rows in one answer."""
@@ -68,7 +68,7 @@ class Debugger:
         name, *words = line.split()
         known = [name] if name in COMMANDS else [each for each in COMMANDS if each.startswith(name)]
         if len(known) != 1:
-            raise WeftError(explain("command", repr(name), ", ".join(known or COMMANDS), HERE))
+            raise WeftError(explain("command", repr(name), ", ".join(known or COMMANDS), nearest(name, COMMANDS, HERE)))
         command = COMMANDS[known[0]]
         if not command.least <= len(words) <= command.most:
             raise WeftError(explain(f"command {known[0]}", repr(line), command.usage, HERE))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ from weft.hw.flow.memories import block_rams, rams
 from weft.hw.flow.parts import PARTS, Part
 from weft.hw.flow.parts import block_rams as count_blocks
 from weft.hw.flow.resources import COLUMNS, SHELL, SHELL_LUTS, counted, dsp_blocks, fits, largest_error, room
-from weft.support.errors import WeftError, explain
+from weft.support.errors import WeftError, explain, nearest
 
 USED = {"lut": "LUTs", "ff": "flip-flops", "dsp": "DSP blocks", "bram": "block RAMs",
         "uram": "UltraRAM blocks"}
@@ -86,9 +85,7 @@ def part_named(name: str) -> Part:
     """Return the part of this name, in any case. Raise WeftError if there is none."""
     wanted = name.upper()
     if wanted not in PARTS:
-        near = difflib.get_close_matches(wanted, PARTS, 1)
-        raise WeftError(explain("--part", name, ", ".join(PARTS),
-                                f"did you mean {near[0]}?" if near else "name one of them"))
+        raise WeftError(explain("--part", name, ", ".join(PARTS), nearest(name, PARTS, "name one of them")))
     return PARTS[wanted]
 
 

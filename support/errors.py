@@ -5,9 +5,10 @@ docs/house.md, "Errors", has the rules."""
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 FINE, USER_ERROR, INTERRUPTED = 0, 1, 130
@@ -46,6 +47,15 @@ def explain(what: str, found: object, allowed: str, way_out: str) -> str:
     Names of files, nodes and keys cannot break the line: each part is escaped and shortened to LONGEST characters."""
     what, found, allowed, way_out = (_shortened(one_line(text)) for text in (what, str(found), allowed, way_out))
     return f"{what}: found {found}; allowed: {allowed}; way out: {way_out}"
+
+
+def nearest(name: str, names: Iterable[str], otherwise: str) -> str:
+    """Return the way out for a wrong ``name``: the one of ``names`` that is spelled nearly so, or else ``otherwise``.
+
+    Capitals count for nothing."""
+    known = {each.lower(): each for each in names}
+    near = difflib.get_close_matches(name.lower(), known, 1)
+    return f"did you mean {known[near[0]]}?" if near else otherwise
 
 
 def escaped(match: re.Match[str]) -> str:

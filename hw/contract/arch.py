@@ -8,7 +8,6 @@ Everything that follows from the parameters (byte sizes, bank depths, instructio
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,7 @@ from weft.hw.contract.numerics import DataType, bits_to_count
 from weft.hw.contract.packing import NO_PACKING, PACKINGS, PAIR, Packing
 from weft.hw.contract.presets import find
 from weft.hw.contract.schemes import FIXED_POINT_SCHEMES, MULTIPLIER_WIDTHS, TABLE_ENTRIES, Scheme, scheme_of
-from weft.support.errors import ArchError
+from weft.support.errors import ArchError, nearest
 from weft.support.strict_json import read_object
 
 _SAME, _OTHER_NUMBERS, _REFUSED = Compatibility.SAME, Compatibility.OTHER_NUMBERS, Compatibility.REFUSED
@@ -250,9 +249,7 @@ class Arch:
         values = {FORMER_NAMES.get(name, name): value for name, value in values.items()}
         for name in values:
             if name not in KEYS:
-                near = difflib.get_close_matches(name, KEYS, 1)
-                raise ArchError(name, "an unknown key", ", ".join(KEYS),
-                                f"did you mean {near[0]}?" if near else "remove it")
+                raise ArchError(name, "an unknown key", ", ".join(KEYS), nearest(name, KEYS, "remove it"))
         missing = [name for name, row in KEYS.items() if row.default is dataclasses.MISSING and name not in values]
         if missing:
             raise ArchError(missing[0], "nothing", "a value: the key has no default", f"add {', '.join(missing)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.support.errors import WeftError, explain
+from weft.support.errors import WeftError, explain, nearest
 
 PRESETS = Path(__file__).parents[2] / "presets"
 """The room `arch/`, in a checkout and in an installed wheel."""
@@ -25,7 +25,7 @@ def find(name_or_path: str | Path) -> Path:
     if str(name_or_path) in known:
         return known[str(name_or_path)]
     raise WeftError(explain("architecture", name_or_path, f"a preset ({', '.join(sorted(known))}) or an existing "
-                            ".tarch file", "name one of them with -a"))
+                            ".tarch file", nearest(path.name, known, "name one of them with -a")))
 
 
 def _is_file(path: Path) -> bool:

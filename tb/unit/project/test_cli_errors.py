@@ -50,6 +50,17 @@ def test_unknown_architecture(fails: Fails) -> None:
     assert f"architecture: found pink; allowed: a preset ({', '.join(sorted(presets()))}) or an existing" in message
 
 
+@pytest.mark.parametrize(("command", "way_out"), [
+    ("isa -a pnyq", "did you mean pynq?"), ("isa -a Ultra96", "did you mean ultra96?"),
+    ("isa -a machines/pnyq", "did you mean pynq?"), ("isa -a q", "name one of them with -a"),
+    ("board flash ULX3", "did you mean ulx3s?"), ("board flash q", "name one of them"),
+    ("resources -a tiny --part xc7a3t", "did you mean XC7A35T?"),
+    ("isa -a tiny --set Array_Sise=4", "did you mean array_size?"),
+])
+def test_a_name_that_is_near_another(command: str, way_out: str, fails: Fails) -> None:
+    assert fails(*command.split()).endswith(f"way out: {way_out}")
+
+
 @pytest.mark.parametrize(("setting", "text"), [
     ("array_size=1", "architecture key array_size: found 1; allowed: an integer, 2..256; way out: set array_size"),
     ("aray_size=8", "architecture key aray_size: found an unknown key; allowed: data_type"),

@@ -154,7 +154,7 @@ def test_the_second_program_begins_where_the_host_ended(compiled: tuple[Path, Pa
 
 
 @pytest.mark.parametrize(("line", "words"), [
-    ("jump 3", "command: found 'jump'; allowed: run, step, next"),
+    ("jump 3", "command: found 'jump'; allowed: run, step, next"), ("brek", "way out: did you mean break?"),
     ("re", "command: found 're'; allowed: restart, registers"),
     ("local 0 1 2", r"command local: found 'local 0 1 2'; allowed: local \[ADDRESS \[COUNT\]\]"),
     ("local -1", "address of local: found '-1'; allowed: 0.."),
