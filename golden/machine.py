@@ -71,7 +71,8 @@ class Machine:
         self.activation_tables = np.zeros((arch.activation_tables, TABLE_ENTRIES, lanes), np.int64)
         self.registers: dict[Register, int] = {}
         self.program_counter = 0
-        self.counters: Counter[str] = Counter()
+        self.instruction_count = 0
+        """Instructions that have run."""
         self.saturated: Counter[int] = Counter()
         """Numbers that saturated as they left the accumulators, by how many instructions had run before."""
         self.stopped: MachineStop | None = None
@@ -148,7 +149,7 @@ class Machine:
         if isinstance(operation, Signal) and not self.sync.signal(self.core, operation):
             return False
         self.program_counter = (self.program_counter + 1) % PROGRAM_COUNTERS
-        self.counters["instructions"] += 1
+        self.instruction_count += 1
         EXECUTE[type(operation)](self, operation)
         return True
 
@@ -166,7 +167,7 @@ class Machine:
             return
         count = int(self.arch.scheme.is_cut(values, requantization, relu).sum())
         if count:
-            self.saturated[self.counters["instructions"] - 1] += count
+            self.saturated[self.instruction_count - 1] += count
 
     def rescale_input(self, scalars: np.ndarray) -> np.ndarray:
         """Return scalars as accumulator values, as the SIMD unit writes them."""
@@ -193,7 +194,6 @@ class Machine:
         values = self._column_sums(operation.local, walk.size * walk.rows)
         for row, where in enumerate(walk.slices()):
             self.store(where, values[row * walk.size:(row + 1) * walk.size], operation.accumulate)
-        self.counters["mat_mul_vectors"] += len(values)
 
     def _column_sums(self, local: Walk | None, size: int) -> np.ndarray:
         """Return bias plus input times weights for each vector; the bias alone for zero input."""
@@ -219,7 +219,6 @@ class Machine:
             written = max(0, walk.size - operation.dropped)
             self.store(slice(where.start, where.start + written * walk.stride, walk.stride), values[:written],
                        operation.accumulate)
-        self.counters["mat_mul_vectors"] += walk.size * walk.rows
 
     def _tap_sums(self, rows: np.ndarray, origin: int, bias: np.ndarray) -> np.ndarray:
         """Return the sums [size, lanes] of what each row of taps meets, ``rows`` [kernel rows, size, lanes].
@@ -246,7 +245,6 @@ class Machine:
         move = MOVE[operation.flow]
         for local, far in zip(operation.local.slices(), operation.far.slices(), strict=True):
             move(self, operation.flow, local, far)
-        self.counters["moved_vectors"] += operation.local.size * operation.local.rows
 
     def _from_dram(self, flow: DataFlow, local: slice, far: slice) -> None:
         """Copy a row of vectors from a DRAM to local memory."""

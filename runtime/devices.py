@@ -122,13 +122,13 @@ def _on_golden(system: GoldenSystem, programs: Sequence[bytes], progress: Progre
     """Run a group from reset. The time is that of all of its cores together."""
     before = []
     for core in system.cores:
-        before.append(core.counters["instructions"])
+        before.append(core.instruction_count)
         core.soft_reset()
         core.saturated.clear()
     began = time.monotonic()
     system.run(programs, partial(progress, "golden machine"))
     seconds = time.monotonic() - began
-    return [Done(instructions=core.counters["instructions"] - start, cycles=None, seconds=seconds,
+    return [Done(instructions=core.instruction_count - start, cycles=None, seconds=seconds,
                  saturated={at - start: count for at, count in core.saturated.items()})
             for core, start, _ in zip(system.cores, before, programs, strict=False)]
 

@@ -135,7 +135,7 @@ def _on_golden(state: Machine, piece: Piece) -> Counter[int]:
     """Run a piece on golden from reset; return the numbers that saturated, by instruction of the whole program."""
     state.soft_reset()
     state.saturated.clear()
-    first = state.counters["instructions"]
+    first = state.instruction_count
     state.run(piece.program)
     return Counter({int(piece.origins[place - first]): count for place, count in state.saturated.items()})
 

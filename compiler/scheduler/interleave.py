@@ -120,8 +120,6 @@ def _checked(units: Mapping[str, int], arch: Arch) -> np.ndarray:
         for writes in (False, True):
             for name in clients(arch, memory, writes=writes):
                 touched[number, units[name], int(writes)] = True
-    if arch.sync_counters:
-        touched[[MEMORY_NUMBERS[DRAM0], MEMORY_NUMBERS[DRAM1]], units[SYNC], 1] = True
     return touched
 
 

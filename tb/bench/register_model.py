@@ -100,7 +100,7 @@ class RegisterModel:
         self.programs += 1
         start = self.values["PROGRAM_ADDRESS_LOW"] | self.values["PROGRAM_ADDRESS_HIGH"] << 32
         program = self.dram.bytes[start:start + self.values["PROGRAM_BYTES"]].tobytes()
-        before = self.machine.counters["instructions"]
+        before = self.machine.instruction_count
         self.status = 1 << Status.IDLE | 1 << Status.DONE
         try:
             self.machine.run(program)
@@ -108,7 +108,7 @@ class RegisterModel:
             self.status = 1 << Status.IDLE | 1 << Status.ERROR
             self.values |= {"ERROR_CAUSE": Cause(stop.cause), "ERROR_PROGRAM_COUNTER": stop.program_counter}
         self.values["PROGRAM_COUNTER"] = self.machine.program_counter
-        self._count(self.machine.counters["instructions"] - before)
+        self._count(self.machine.instruction_count - before)
 
     def _count(self, instructions: int) -> None:
         cycles = instructions * CYCLES_OF_AN_INSTRUCTION

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from weft.compiler import lir
+from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.stages import Convolution
 from weft.compiler.layers.taps import Pass, Steps, covers_all, passes, rows
 from weft.compiler.layers.var import Var
@@ -18,6 +19,7 @@ from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.schedule import Schedule
+from weft.compiler.tiling.search import Search
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step
@@ -101,6 +103,19 @@ def test_every_tap_meets_every_pixel_of_the_image_once(seed: int) -> None:
                  for result in range(*core.window.outputs(1, tap, *results, core.input.width))}
         assert not found or added == meant
     assert bool(found) == (Steps.of(core.window).inputs in (1, 2) and Steps.of(core.window).results in (1, 2))
+
+
+@pytest.mark.parametrize("arch", [DEEP, DEEPER], ids=["taps3", "taps9"])
+def test_accumulators_have_room_for_all_that_a_pass_drops(arch: Arch, tmp_path: Path) -> None:
+    maker = ModelMaker((1, 8, 4, 12))
+    maker.conv("x", 8, 8, (3, 3), group=8)
+    products = after_all_steps(maker.save(tmp_path / "net.onnx"), arch, np.ones((1, 8, 4, 12)))
+    (layer,), (consts,) = products[Layers], products[Consts].layers
+    assert isinstance(layer.core, Convolution)
+    width = layer.core.size[1]
+    dropped = max(row.dropped for part in passes(layer.core, arch) for row in rows(
+        layer.core.window, part, (0, width), (0, layer.core.input.width)))
+    assert Search().shape(layer, consts, arch).overhang == dropped > 0
 
 
 def network(path: Path, random: Random) -> tuple[Path, np.ndarray]:

@@ -23,6 +23,7 @@ from weft.cycles.replay import estimate
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.instructions import SimdOpcode
+from weft.hw.contract.key_values import SHARED
 from weft.tb.compile.run_model import BASE, ModelMaker
 from weft.tmodel.manifest import TModel
 
@@ -159,6 +160,20 @@ def test_moves_pass_together_with_their_scales() -> None:
     assert moves_of(interleave(LirTable.of(waiting(settings)), arch)) == [0, 1, 2]
     scaled.insert(13, lir.DataMove(False, Address(LOCAL, 20), Address(ACCUMULATORS, 12), 1, ENTER))  # between the two
     assert [place for place in moves_of(interleave(LirTable.of(scaled), arch)) if place != 3] == [0, 1, 2, 4, 5, 6]
+
+
+@pytest.mark.parametrize("window", [DRAM0, DRAM1])
+def test_signals_hold_the_moves_of_their_range(window: str) -> None:
+    """A post comes behind the save that it tells of, and a load behind its wait; other vectors hold neither."""
+    arch, size = ARCH.replace(cores=2, dram_ports=SHARED, sync_counters=2), 8
+    save, load = (lir.DataMove(to_local, Address(LOCAL, 8 * to_local), Address(window, 8 * to_local), size)
+                  for to_local in (False, True))
+    for apart in (0, 16):
+        post, wait = (lir.Signal(each is load, 0, 1, Address(window, each.far.offset + apart), size)
+                      for each in (save, load))
+        saved, posted = start_cycles(LirTable.of([save, post]), arch)
+        waited, loaded = start_cycles(LirTable.of([wait, load]), arch)
+        assert (posted - saved >= size) == (loaded > waited) == (apart == 0)
 
 
 def test_what_the_simd_unit_makes_is_fetched_when_it_is_there() -> None:

@@ -24,6 +24,7 @@ from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule
+from weft.compiler.split.shares import _cuts, _option
 from weft.compiler.split.touched import touched
 from weft.compiler.split.verify import verify_cores
 from weft.compiler.tiling.search import Search
@@ -124,6 +125,19 @@ def test_every_layer_is_shared_and_tensors_stay_on_their_cores(tmp_path: Path) -
     halo, whole = (sum(move.size * move.rows for schedule in each.schedules for move in schedule.operations
                        if isinstance(move, DataMove) and move.far.memory == DRAM0) for each in (cores, streamed))
     assert halo < 0.6 * whole
+
+
+def test_a_cut_costs_what_its_slowest_core_costs(tmp_path: Path) -> None:
+    """Of unlike boxes, in any order: as much as the costliest of them alone."""
+    products = made(residual(tmp_path), THREE)
+    unlike = 0
+    for layer, consts in zip(products[Layers], products[Consts].layers, strict=True):
+        for boxes in _cuts(layer, THREE):
+            found, *alone = (_option(layer, consts, THREE, Search(), each)
+                             for each in (boxes, *((box,) for box in boxes if box is not None)))
+            assert found is not None and found.cost == max(each.cost for each in alone if each is not None)
+            unlike += len({each.cost for each in alone if each is not None}) > 1
+    assert unlike
 
 
 def test_each_post_and_wait_is_needed(tmp_path: Path) -> None:

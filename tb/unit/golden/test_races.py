@@ -57,6 +57,20 @@ def test_a_race_names_both_accesses(first: Move, second: Move, memory: str, star
     assert [each.writes for each in both] == [move[0] in (SAVE, SAVE_CONST) for move in (first, second)]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_shared_pieces_are_those_that_two_cores_touch_and_one_writes(seed: int) -> None:
+    """Held against sets of bytes: what is taken for shared besides costs time and room, up to a refusal."""
+    rng = np.random.default_rng(seed)
+    runs = np.zeros(12, races._RUN)
+    runs["core"], runs["writes"] = rng.integers(0, 3, 12), rng.integers(0, 2, 12)
+    runs["start"] = rng.integers(0, 40, 12)
+    runs["end"] = runs["start"] + rng.integers(1, 8, 12)
+    _, edges, shared = races._meet(runs, 0)
+    for begin, end, found in zip(edges, edges[1:], shared, strict=False):
+        there = runs[(runs["start"] <= begin) & (end <= runs["end"])]
+        assert found == (len(set(there["core"])) > 1 and there["writes"].any()), (begin, end)
+
+
 def test_windows_keep_cores_apart() -> None:
     """The same addresses, in blocks of their own."""
     apart = ISA.configure(Register.DRAM0_OFFSET, 1)
@@ -85,7 +99,7 @@ def test_nothing_runs_of_programs_that_race() -> None:
     system = GoldenSystem(ARCH, dram)
     with pytest.raises(RaceError):
         system.run([program((SAVE, 0, 4, 1)), program((LOAD, 3, 1, 1))])
-    assert all(core.counters["instructions"] == 0 for core in system.cores)
+    assert all(core.instruction_count == 0 for core in system.cores)
 
 
 def test_a_single_arch_has_no_races() -> None:

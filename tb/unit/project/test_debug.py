@@ -101,7 +101,7 @@ def test_breaks_stop_before_layers_instructions_and_counters(debugger: Debugger)
     stepper = debugger.stepper
     second = next(first for layer, first in stepper.starts.items() if "conv2" in stepper.names[layer].split("+"))
     assert data(debugger, "break layer conv2")["instructions"] == [second]
-    assert data(debugger, "run")["instruction"] == second and stepper.machine.counters["instructions"] == second
+    assert data(debugger, "run")["instruction"] == second and stepper.machine.instruction_count == second
     assert data(debugger, "where")["layer"] == stepper.name(second)
     products = data(debugger, "restart", "break instruction matmul")["instructions"]
     stops = [data(debugger, "run")["instruction"] for _ in range(3)]

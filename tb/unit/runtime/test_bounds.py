@@ -3,15 +3,43 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from weft.tmodel import onnx_bounds, onnx_control
+from weft.tmodel import onnx_bounds, onnx_control, schema
 
 BOUNDS = {"MOST_ELEMENTS": 67_108_864, "MOST_TOGETHER": 268_435_456, "MOST_NODES": 16_384, "MOST_OUTPUTS": 2_048,
           "MOST_TENSORS": 32_768, "MOST_DIMENSIONS": 32, "MOST_NAME": 4_096, "OLDEST_OPSET": 7}
+
+
+RANGES = {
+    "Address": (0, 4_294_967_296), "Size": (0, 4_294_967_296), "Number": (-281_474_976_710_656, 281_474_976_710_656),
+    "Dimension": (1, 4_294_967_296), "Step": (1, 65_536), "Count": (0, 9_223_372_036_854_775_807),
+    "Point": (-1022, 1023), "Byte": (-128, 127), "Version": (1, 65_536)}
+"""Kinds of numbers in a ``.tmodel``: the first and the last that is allowed."""
+LENGTHS = {"Name": (1, 4_096), "FileName": (1, 255)}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_a_number_of_a_compiled_model_is_within_its_range(name: str) -> None:
+    meta = get_args(getattr(schema, name))[1]
+    assert (meta.ge, meta.le, meta.gt, meta.lt) == (*RANGES[name], None, None)
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_a_text_of_a_compiled_model_is_within_its_lengths(name: str) -> None:
+    meta = get_args(getattr(schema, name))[1]
+    assert (meta.min_length, meta.max_length) == LENGTHS[name]
+
+
+def test_lists_and_scales_of_a_compiled_model_are_bounded() -> None:
+    assert (schema.Axes.max_length, schema.Few.max_length) == (32, 1024)
+    scale = get_args(schema.Scale)[1]
+    assert (scale.ge, scale.lt) == (np.finfo(np.float32).tiny, 2.0 ** 127)
 
 
 def test_the_bounds_of_a_network() -> None:

@@ -20,7 +20,7 @@ from weft.hw.contract.registers import Register
 from weft.runtime.arrays import read_arrays
 from weft.runtime.compare import Mismatch
 from weft.runtime.devices import Done, Golden, sampling, simulated
-from weft.runtime.images import MOST_IMAGES
+from weft.runtime.images import MOST_IMAGES, are_counted
 from weft.runtime.programs import Batch, image_a_core
 from weft.runtime.run_settings import RunSettings
 from weft.runtime.saturations import BY_RANGES, Saturated, saturated, together
@@ -38,6 +38,15 @@ from weft.tmodel.tensors import Tensor
 LARGE_OR_LEGAL = ("a bomb of 300 MB", "a bomb of 2 GB", "20000 members", "200000 members", "10000 members")
 """Archives that take a second each: ``scripts/hostile.py`` has them."""
 FILES: dict[str, Any] = {**NPY, **NPZ, **{f"odd: {name}": content for name, content in ARCHIVES.items()}}
+
+
+@pytest.mark.parametrize(("shape", "given", "counted"), [
+    ((1, 4), (1, 4), False), ((1, 4), (3, 1, 4), True), ((1, 4), (4,), False), (None, (3, 1, 4), False)])
+def test_an_axis_more_than_the_network_has_counts_images(shape: Any, given: tuple[int, ...], counted: bool) -> None:
+    """An input of no known shape says nothing, nor does one that is not given."""
+    inputs = [SimpleNamespace(name="x", shape=shape), SimpleNamespace(name="y", shape=())]
+    network: Any = SimpleNamespace(signature=SimpleNamespace(inputs=inputs))
+    assert are_counted(network, {"x": np.zeros(given)}) == counted
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.removeprefix("odd: ") not in LARGE_OR_LEGAL])
