@@ -63,6 +63,7 @@ STEPS: tuple[Step, ...] = (
     Step("canonicalise_variances", canonicalise_variances, POINTS),
     # bytes have too few bits for squares in any form
     Step("turn_magnitudes", steps.magnitudes_turned, POINTS),       # squares have too few bits at one point
+    Step("fold_kernels", steps.kernels_folded, POINTS),             # Fourier transforms
     Step("fuse_functions", fuse_functions, POINTS),
     Step("fuse_byte_functions", fuse_byte_functions, SCALES),
     Step("normalise", steps.canonical),

@@ -26,6 +26,7 @@ from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.partition import Part, Partition, partition_graph, whole
 from weft.compiler.passes.fit_masks import fit_masks
 from weft.compiler.passes.fold_forward import fold_forward
+from weft.compiler.passes.fold_kernels import fold_kernels
 from weft.compiler.passes.fuse_additions import fuse_additions
 from weft.compiler.passes.fuse_functions import fuse_byte_functions
 from weft.compiler.passes.fuse_gates import fuse_gates
@@ -130,6 +131,11 @@ def parts(front: Products, chosen: Sequence[Choices] | Choices) -> list[Products
 def supported(graph: Graph, arch: Arch) -> Graph:
     """Return the graph as it is. Raise CompileError for a tensor or operator that does not fit the machine."""
     return check_supported(check_sizes(graph, arch))
+
+
+def kernels_folded(graph: Graph, arch: Arch) -> Graph:
+    """Return the graph with convolutions whose kernels repeat themselves computed from sums of their input."""
+    return fold_kernels(graph, arch.array_size)
 
 
 def magnitudes_turned(graph: Graph, given: Samples) -> Graph:

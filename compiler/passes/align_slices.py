@@ -37,7 +37,7 @@ def _places(graph: Graph, consumers: Mapping[str, Sequence[Node]], name: str, la
     readers = list(_readers(graph, consumers, name))
     if not all(map(_follows, readers)):
         return None
-    slices = [_channels(graph, node, number) for node in readers if node.op in SLICES
+    slices = [channels_of(graph, node, number) for node in readers if node.op in SLICES
               for number in range(len(node.outputs))]
     if not slices or None in slices:
         return None
@@ -78,7 +78,7 @@ def _follows(reader: Node) -> bool:
         reader.op == "Concat" and reader.attributes["axis"] == 1)
 
 
-def _channels(graph: Graph, node: Node, number: int) -> tuple[int, int] | None:
+def channels_of(graph: Graph, node: Node, number: int) -> tuple[int, int] | None:
     """Return the first and the last channel + 1 of output ``number`` of a Slice or Split.
 
     Return None if its channels are not in a row."""

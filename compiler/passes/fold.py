@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pass: a factor and an offset for each channel, after a convolution, are folded into its weights and bias.
 
-One factor after a product is folded into the convolution before the limits of one of its operands."""
+One factor after a product is folded into the convolution before the limits of one of its operands. One factor of which
+only convolutions read is folded into their weights."""
 
 from __future__ import annotations
 
@@ -34,7 +35,28 @@ def fold_channelwise(graph: Graph) -> Graph:
         elif before is not None and before.op == "Mul" and alone and is_channelwise(graph, node):
             node = _into_gate(graph, made, before, node, constants) or node
         made[node.output] = node
+    for name in list(made):
+        _into_readers(graph, made, name, constants)
     return graph.with_nodes(made.values(), constants)
+
+
+def _into_readers(graph: Graph, made: dict[str, Node], name: str, constants: dict[str, np.ndarray]) -> None:
+    """Fold the factor of the node that makes ``name`` into the convolutions that read it, if it applies.
+
+    It applies only to one factor for all channels, without an offset, of which nothing but convolutions reads."""
+    scaling = made[name]
+    readers = [reader for reader in made.values() if name in reader.inputs]
+    if not is_channelwise(graph.replace(constants=constants), scaling) or name in graph.output_tensors() or any(
+            reader.op != "Conv" for reader in readers):
+        return
+    factor, offset = (constants[entry].astype(np.float64).reshape(-1) for entry in scaling.inputs[1:])
+    if offset.any() or (factor != factor[0]).any():
+        return
+    for reader in readers:
+        scaled = f"{reader.output}/scaled_weights"
+        constants[scaled] = (constants[reader.input(1)] * factor[0]).astype(np.float32)
+        made[reader.output] = reader.replace(inputs=(scaling.input(0), scaled, *reader.inputs[2:]))
+    del made[name]
 
 
 def _into_gate(graph: Graph, made: dict[str, Node], product: Node, scaling: Node,
