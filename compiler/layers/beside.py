@@ -7,7 +7,6 @@ the order of layers is changed for it."""
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -30,7 +29,7 @@ REACH = 16
 def simd_instructions(layer: Layer) -> int:
     """Return the instructions that the SIMD unit runs for each vector of a layer's output, one a cycle."""
     stages = (*layer.adds, layer.lookup, layer.elementwise)
-    pooled = math.prod(layer.pool.window.kernel) if layer.pool else 0
+    pooled = layer.pool.operations if layer.pool else 0
     return sum(SIMD_INSTRUCTIONS.get(type(stage), 0) for stage in stages) + pooled
 
 

@@ -277,10 +277,10 @@ def need_pool(builder: Builder, node: Node) -> None:
 
     Maxima need a register of the SIMD unit. A window that is too large for a loop takes one instruction for each of its
     pixels; these are limited by MOST_MAXIMA."""
-    arch, window = builder.arch, window_of(node)
+    arch, window, size = builder.arch, window_of(node), builder.var(node.output).size
     need_registers(arch, node)
-    maxima = window.work(builder.var(node.input(0)).size, builder.var(node.output).size)
-    if math.prod(window.kernel) > arch.simd_loop_depth and maxima > MOST_MAXIMA:
+    maxima = window.work(builder.var(node.input(0)).size, size)
+    if MaxPool(window, size).longest > arch.simd_loop_depth and maxima > MOST_MAXIMA:
         raise refuse_node(node.replace(op=node.origin or node.op), f"windows of {list(window.kernel)} pixels, in all",
                           f"{maxima} pixels", f"at most {MOST_MAXIMA} where a window is larger than simd_loop_depth "
                           f"{arch.simd_loop_depth}", f"pool in several steps, or {ON_HOST}")

@@ -5,6 +5,7 @@ They name memory objects: Vars (tensors between layers) and Consts (weights, bia
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,6 +125,23 @@ class MaxPool:
 
     window: Window
     size: Size
+
+    @property
+    def separates(self) -> bool:
+        """Whether maxima of columns, and then of these, take no more operations than maxima of whole windows."""
+        (height, width), stride = self.window.kernel, self.window.strides[1]
+        return self.window.dilations[0] == 1 and height * stride + width <= height * width
+
+    @property
+    def operations(self) -> int:
+        """The SIMD operations for each vector of the result."""
+        height, width = self.window.kernel
+        return height * self.window.strides[1] + width if self.separates else height * width
+
+    @property
+    def longest(self) -> int:
+        """The most operations that one loop has for a pixel: the length of its body."""
+        return max(self.window.kernel) if self.separates else math.prod(self.window.kernel)
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ def _weight_tiles(weights: np.ndarray, group: int, arch: Arch) -> int:
 def _maxima(layer: Layer, pool: MaxPool, arch: Arch) -> int:
     """Return the SIMD instructions of a max pool whose windows are too large for a loop; 0 if a loop fits.
 
-    Each pixel of each window but the first takes one."""
-    if math.prod(pool.window.kernel) <= arch.simd_loop_depth:
+    Each pixel of each window but the first takes one. Columns and rows apart are short, and count 0 too."""
+    if pool.separates or pool.longest <= arch.simd_loop_depth:
         return 0
     maxima = pool.window.work(layer.core.size, pool.size) - math.prod(pool.size)
     return layer.outputs[-1].tiles(arch.array_size) * max(maxima, 0)
