@@ -10,8 +10,10 @@ from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError, explain
 
 AUTO = "auto"
-A_PROCESSOR = 4
-"""The pieces for each processor that ``auto`` makes, so that all end at about the same time."""
+A_PROCESSOR = 2
+"""The pieces for each processor that ``auto`` makes, so that all end at about the same time.
+
+Each piece costs the start of a simulator, and loads and saves all of local memory."""
 MOST = 1000
 """The most pieces."""
 

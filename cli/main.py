@@ -7,6 +7,7 @@ interrupted."""
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     signal.signal(signal.SIGTERM, _interrupt)
     code = exit_code(arguments)
     streams.abandon()
+    gc.freeze()  # else the interpreter would search all that is left for cycles as it ends
     sys.exit(code)
 
 

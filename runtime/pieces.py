@@ -8,7 +8,7 @@ golden machine would show otherwise. The rest of the state comes from a block of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,9 @@ from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.registers import Register
 from weft.support.errors import WeftError, explain
 from weft.tmodel.manifest import TModel
+
+Estimate = Callable[[bytes], int]
+"""A function that returns the cycles of a program after reset, with the simulation's memories."""
 
 UNSEEN = {Register.TIMEOUT, Register.TRACEPOINT, Register.PROGRAM_COUNTER, Register.SAMPLE_INTERVAL}
 """Registers that say nothing of what a program computes; pieces leave them as they are."""
@@ -151,23 +154,26 @@ def _loads(state: Machine, isa: Isa) -> list[tuple[np.ndarray, list[Instruction]
     return found
 
 
-def stages_of(program: bytes, model: TModel, pieces: int, arch: Arch) -> np.ndarray:
-    """Return the piece of each instruction of the program of one image or several: at most ``pieces`` of like work.
+def stages_of(program: bytes, model: TModel, pieces: int, arch: Arch, estimate: Estimate) -> np.ndarray:
+    """Return the piece of each instruction of the program of one image or several: at most ``pieces``.
 
-    All are one piece where the model does not know the layers of its instructions, or if it is another program."""
+    The first piece takes nearly twice as many cycles as the last, by ``estimate`` of each layer, so that processors
+    that take one after another end together. All are one piece where the model does not know the layers of its
+    instructions, or if it is another program."""
     isa = Isa(arch)
-    works = isa.split(program)[0] != Opcode.CONFIGURE
+    works, own_works = (isa.split(each)[0] != Opcode.CONFIGURE for each in (program, model.program))
     stages = np.zeros(len(works), np.int64)
     if model.instruction_layers is None:
         return stages
-    layers = model.instruction_layers[isa.split(model.program)[0] != Opcode.CONFIGURE]
+    there, layers = np.unique(model.instruction_layers[own_works], return_inverse=True)
     images, beyond = divmod(int(works.sum()), max(len(layers), 1))
     if beyond or not images:
         return stages
-    count = int(layers.max()) + 1
-    work = np.bincount(layers, minlength=count) + [row.get("array_vectors", 0) for row in model.layers[:count]]
-    ends = np.cumsum(np.tile(work, images))
-    middles = (ends - np.tile(work, images) / 2) / ends[-1]
-    piece = (pieces * middles).astype(np.int64)[(np.arange(images)[:, None] * count + layers).ravel()]
+    alone = np.zeros(len(own_works), np.int64)
+    alone[own_works] = layers
+    cycles = np.tile([estimate(piece.program) for piece in cut(model.program, alone, arch)], images)
+    middles = (np.cumsum(cycles) - cycles / 2) / cycles.sum()
+    shares = np.cumsum(np.arange(2 * pieces, pieces, -1))
+    piece = np.searchsorted(shares / shares[-1], middles)[(np.arange(images)[:, None] * len(there) + layers).ravel()]
     stages[works] = np.unique(piece, return_inverse=True)[1]
     return stages

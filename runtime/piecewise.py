@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,12 @@ from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.registers import Register
 from weft.runtime.compare import compare
 from weft.runtime.devices import RTL, Done, Golden, Local, Progress, no_progress, simulated
-from weft.runtime.pieces import Frame, Piece, cut, stages_of
+from weft.runtime.pieces import Estimate, Frame, Piece, cut, stages_of
 from weft.support.errors import Mismatch
 from weft.tmodel.manifest import TModel
 
 if TYPE_CHECKING:
     from weft.simulate.rtl import RtlResult
-
-Estimate = Callable[[bytes], int]
-"""A function that returns the cycles of a program after reset, with the simulation's memories."""
-
 
 @dataclass(frozen=True)
 class _Border:
@@ -76,11 +72,12 @@ class Piecewise(Local):
         from weft.simulate.rtl import build_rtl
 
         simulated(lambda: build_rtl(self.arch, stage=lambda stage: progress(stage, 0, 0)))
-        pieces = cut(program, stages_of(program, self.model, self.pieces, self.arch), self.arch)
+        pieces = cut(program, stages_of(program, self.model, self.pieces, self.arch, self.estimate), self.arch)
         frame = Frame(self.arch, self._free_block(program))
         saturated: Counter[int] = Counter()
         with ThreadPoolExecutor(self.processes) as pool:
-            jobs = []
+            jobs: list[Future[_Simulated]] = []
+            ends: list[Future[_Border]] = []
             try:
                 for number, piece in enumerate(pieces, 1):
                     progress("simulating pieces", number, len(pieces))
@@ -88,13 +85,17 @@ class Piecewise(Local):
                     begin = {name: _twin(self.arch, dram) for name, dram in state.drams.items()}
                     for block, vectors in read:
                         begin["dram0"].write(0, vectors, block)
-                    saturated += _on_golden(state, piece)
-                    end = _Border({name: _twin(self.arch, dram) for name, dram in state.drams.items()},
-                                  state.local.copy())
                     whole = before + piece.program + frame.behind()
-                    jobs.append(pool.submit(self._simulate, whole, begin, end, frame, f"{number} of {len(pieces)}"))
+                    ends.append(Future())
+                    jobs.append(pool.submit(self._simulate, whole, begin, ends[-1], frame,
+                                            f"{number} of {len(pieces)}"))
+                    saturated += _on_golden(state, piece)
+                    ends[-1].set_result(_Border({name: _twin(self.arch, dram) for name, dram in state.drams.items()},
+                                                state.local.copy()))
                 found = [job.result() for job in jobs]
             except BaseException:
+                for border in ends:
+                    border.cancel()
                 pool.shutdown(cancel_futures=True)
                 raise
         for name, dram in found[-1].drams.items():
@@ -109,13 +110,17 @@ class Piecewise(Local):
         moves = (words[0] == Opcode.CONFIGURE) & (words[2] == Register.DRAM0_OFFSET)
         return int(words[3, moves].max(initial=0)) + -(-self.arch.dram0_window_bytes // DRAM_OFFSET_BYTES)
 
-    def _simulate(self, program: bytes, drams: dict[str, Dram], end: _Border, frame: Frame, which: str) -> _Simulated:
-        """Run a piece with what is around it on ``drams``, and compare its ``end``. Raise Mismatch if it differs."""
+    def _simulate(self, program: bytes, drams: dict[str, Dram], border: Future[_Border], frame: Frame,
+                  which: str) -> _Simulated:
+        """Run a piece with what is around it on ``drams``, and compare the ``border`` at its end, when golden has it.
+
+        Raise Mismatch if it differs."""
         from weft.simulate.rtl import run_on_rtl
 
         result = simulated(lambda: run_on_rtl(self.arch, program, drams["dram0"], drams["dram1"], **self.options))
         if result.error_cause is not Cause.NONE:
             raise Mismatch(f"piece {which}: the RTL stopped with cause {result.error_cause.name}; golden went on")
+        end = border.result()
         for low, size, block in frame.saved():
             differs = np.argwhere(drams["dram0"].read(0, size, block) != end.local[low:low + size])
             if len(differs):
