@@ -50,6 +50,8 @@ def compile(model: Model, arch: Arch | Path | str, folder: Path | str | None = N
     ``options`` are those of ``weft.compiler.pipeline.compile_model``. Raise WeftError for what the user can mend."""
     from weft.compiler.pipeline import compile_model
 
+    if calibrate is not None:
+        insist_on_names(calibrate, "calibrate")
     machine = arch if isinstance(arch, Arch) else Arch.load(arch)
     if isinstance(model, Path | str):
         path = Path(model)

@@ -281,7 +281,7 @@ def _details(work: np.ndarray, isa: Isa, opcode: np.ndarray, flags: np.ndarray, 
     arguments = _argument_counts()[code]
     work["lookup"] = simd & (code == SimdOpcode.LOOKUP)
     work["left"], work["right"] = np.where(simd & (arguments > 0), left, 0), np.where(simd & (arguments > 1), right, 0)
-    work["destination"] = np.where(simd, destination, 0)
+    work["destination"] = np.where(simd & (code != SimdOpcode.NO_OP), destination, 0)
 
 
 def _signals(work: np.ndarray, opcode: np.ndarray, flags: np.ndarray, operands: list[np.ndarray]) -> None:

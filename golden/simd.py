@@ -50,7 +50,7 @@ def compute(machine: Machine, simd: Simd, input: np.ndarray, registers: np.ndarr
         registers[destination:destination + len(values)] = values
     else:
         result = alu.OPERATIONS[opcode](number, *arguments)
-    if destination:
+    if destination and opcode is not SimdOpcode.NO_OP:
         registers[destination - 1] = result
     return result
 

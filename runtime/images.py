@@ -24,10 +24,10 @@ MOST_IMAGES = 1 << 16
 """The most images in one run: a small file may claim millions, and each is packed and kept in memory."""
 
 
-def insist_on_names(inputs: object) -> None:
-    """Raise WeftError for anything but arrays by the names of a network's inputs."""
+def insist_on_names(inputs: object, what: str = "inputs") -> None:
+    """Raise WeftError for anything but arrays by the names of a network's inputs; ``what`` says what they are."""
     if not isinstance(inputs, Mapping):
-        raise WeftError(explain("inputs", f"a {type(inputs).__name__}", "a dict of name and array",
+        raise WeftError(explain(what, f"a {type(inputs).__name__}", "a dict of name and array",
                                 "give an array for each input by its name"))
 
 

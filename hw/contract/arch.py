@@ -63,7 +63,7 @@ class Arch:
     lut_depth: int = key("entries of each lookup table", _CONSTANTS, _REFUSED, default=64, integers=(2, 1 << 12))
     simd_loop_depth: int = key("longest body of a SIMDLoop; 0 leaves the loop out",
                                _PROGRAM, _REFUSED, default=16, integers=(0, 64), neutral=0)
-    local_banks: int = key("interleaved banks of local memory",
+    local_banks: int = key("interleaved banks of local memory; default 2 where it has 2 or 3 vectors",
                            _TIMING, _SAME, default=4, integers=(1, 16), power_of_two=True, neutral=1)
     accumulator_banks: int = key("interleaved banks of the accumulators",
                                  _TIMING, _SAME, default=2, integers=(1, 16), power_of_two=True, neutral=1)
@@ -253,7 +253,7 @@ class Arch:
         missing = [name for name, row in KEYS.items() if row.default is dataclasses.MISSING and name not in values]
         if missing:
             raise ArchError(missing[0], "nothing", "a value: the key has no default", f"add {', '.join(missing)}")
-        return cls(**values)
+        return cls(**{**_fewer_banks(values), **values})
 
     def to_dict(self) -> dict[str, Any]:
         """Return every architecture key with its value, defaults applied; ``from_dict`` takes it back."""
@@ -278,6 +278,14 @@ class Arch:
 
 KEYS: dict[str, Key] = rows_of(Arch)
 """The table of architecture keys: name -> row."""
+def _fewer_banks(values: dict[str, Any]) -> dict[str, int]:
+    """Return the default of ``local_banks`` for a local memory of fewer vectors than banks; else nothing."""
+    depth = values.get("local_depth")
+    if not isinstance(depth, int) or not 0 < depth < KEYS["local_banks"].default:
+        return {}
+    return {"local_banks": 1 << depth.bit_length() - 1}
+
+
 FORMER_NAMES = {row.former: name for name, row in KEYS.items() if row.former}
 """Former name of a key -> its name."""
 

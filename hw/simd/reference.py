@@ -170,7 +170,7 @@ class SimdReference:
             self.registers[first:first + len(values)] = values
         else:
             result = simd_reference(self._arch.number, operation.opcode, left, right)
-        if operation.destination:
+        if operation.destination and operation.opcode != SimdOpcode.NO_OP:
             self.registers[operation.destination] = result
         return result
 

@@ -99,6 +99,8 @@ class Sequencer(wiring.Component):
                                                  "write_stride_log2", "destination")),
             new.left.eq(Mux(is_swapped, i.right, i.left)), new.right.eq(Mux(is_swapped, i.left, i.right)),
         ]
+        with m.If(opcode_is(i.opcode, Op.NO_OP)):
+            m.d.comb += new.destination.eq(0)
         with m.If(opcode_is(i.opcode, Op.NO_OP, Op.ZERO, Op.ABS)):
             m.d.comb += new.left.eq(0)
         with m.If(opcode_is(i.opcode, Op.NO_OP, Op.ZERO) | one):
@@ -233,7 +235,7 @@ class Sequencer(wiring.Component):
             self._order.iterations_m1.eq(self._iterations_m1),
         ]
         m.d.sync += [
-            self._written.eq(self._written | (span << i.destination)[:len(self._written)]),
+            self._written.eq(self._written | (span << new.destination)[:len(self._written)]),
             self._micro.input_shift.eq(i.input_shift), self._micro.output_shift.eq(i.output_shift),
         ]
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +99,12 @@ def test_a_model_in_memory(tmp_path: Path) -> None:
     maker = ModelMaker((1, 3, 8, 8))
     report = weft.compile(maker.model(*network(maker)), BASE, tmp_path, name="given")
     assert report.model_path == tmp_path / "given.tmodel"
+
+
+@pytest.mark.parametrize("samples", [[np.zeros((1, 3, 8, 8))], np.zeros((2, 3, 8, 8)), "samples.npz"])
+def test_calibration_that_has_no_names(samples: Any, tmp_path: Path) -> None:
+    with pytest.raises(WeftError, match="calibrate: found a .*; allowed: a dict of name and array; way out: "):
+        weft.compile(ModelMaker((1, 3, 8, 8)).save(tmp_path / "any.onnx", "x"), "arty", tmp_path, calibrate=samples)
 
 
 def test_the_onnx_backend() -> None:

@@ -67,6 +67,7 @@ def test_files_of_the_original_load_with_the_documented_defaults() -> None:
     assert (arch.mac_rounding, arch.accumulator_width, arch.lut_count, arch.lut_depth, arch.simd_loop_depth) == (
         "once", 32, 0, 64, 16)
     assert (arch.local_banks, arch.accumulator_banks, arch.axi_data_width, arch.axi_max_burst) == (4, 2, 64, 16)
+    assert [Arch.from_dict({**SEED_KEYS, "local_depth": depth}).local_banks for depth in (2, 3, 4)] == [2, 2, 4]
     assert (arch.axi_address_width, arch.stream_width, arch.sample_block_size) == (32, 64, 1024)
     assert (arch.register_slices, arch.dram_ports, arch.deep_queues, arch.sampler) == (0, "separate", 0, 1)
     assert Arch.from_dict({**SEED_KEYS, "mac_rounding": EVERY_STEP}).accumulator_width == 16

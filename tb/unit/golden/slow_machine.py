@@ -382,7 +382,7 @@ class SlowMachine:
                     registers[destination + i][lane] = value
             else:
                 result = self.alu(code, x, y)
-            if destination:
+            if destination and code:  # NoOp writes none
                 registers[destination - 1][lane] = result
             if ins.flags & 2:
                 self.put(write, lane, self.rescale_input(result), ins.flags & 4)

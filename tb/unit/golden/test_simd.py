@@ -53,6 +53,17 @@ def test_simd_no_op_passes_the_input_and_zero_without_read(machine: Machine) -> 
     assert rows(machine.accumulators, 1, 2) == [[7, -7], [0, 0]]
 
 
+def test_simd_no_op_writes_no_register(machine: Machine) -> None:
+    """The reference ignores its arguments, the destination among them."""
+    to_accumulators(machine, [[7, -7], [1, 2], [0, 0]])
+    run(machine, machine.isa.simd(SimdSub(S.MOVE, destination=1), read=0),
+        machine.isa.simd(SimdSub(S.NO_OP, destination=1), read=1, write=2))
+    assert machine.simd_registers.tolist()[0] == [7, -7] and rows(machine.accumulators, 2) == [[1, 2]]
+    run(machine, machine.isa.simd_loop(2, 2), machine.isa.simd(SimdSub(S.NO_OP, destination=1), read=1, hold=True),
+        machine.isa.simd(SimdSub(S.MOVE, left=1), write=3))
+    assert rows(machine.accumulators, 3, 4) == [[7, -7]] * 2
+
+
 def test_simd_accumulate_adds_where_it_writes_and_does_nothing_without_write(machine: Machine) -> None:
     to_accumulators(machine, [[7, -7], [1, 1]])
     run(machine, machine.isa.simd(SimdSub(S.NO_OP), read=0, write=1, accumulate=True),
