@@ -3,6 +3,7 @@
 
     python scripts/mutate.py [--json] [--jobs N] [id ...]               all of them, or those named
     python scripts/mutate.py --draw COUNT [--seed N] [--room ROOM ...]  drawn ones, COUNT in each room
+    python scripts/mutate.py --draw COUNT --near FILES                  by so many test files nearest to each
 
 First the tests run unbroken. Exit code 1 if one fails then, if a break survives, or if its text is not found."""
 
@@ -21,12 +22,13 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import Queue
 
 from weft.tb.mutations import Break, breaks
 from weft.tb.mutations.drawn import ROOMS, Drawn, draw
+from weft.tb.mutations.nearest import nearest
 
 ROOT = Path(__file__).resolve().parents[1]
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__")
@@ -173,6 +175,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="breaks tried side by side, each in a copy of its own")
     parser.add_argument("--draw", type=int, default=0, metavar="COUNT", help="draw so many breaks in each room")
     parser.add_argument("--seed", type=int, default=0, help="of the breaks that are drawn")
+    parser.add_argument("--near", type=int, default=0, metavar="FILES",
+                        help="run so many test files that are nearest to a drawn break, and not all of its room")
     parser.add_argument("--room", action="append", choices=ROOMS, help="where to draw (may be repeated); else in all")
     options = parser.parse_args(arguments)
     known = {entry.id: entry for entry in breaks()}
@@ -183,6 +187,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     if options.draw < 0 or (options.ids and options.draw):
         parser.error("--draw takes a count of 1 or more, and no ids beside it")
     drawn = [entry for room in options.room or ROOMS for entry in draw(room, options.draw, options.seed)]
+    if options.near:
+        drawn = [replace(entry, test=" ".join(nearest(entry.file, options.near)) or entry.test) for entry in drawn]
     options.chosen = drawn or [known[name] for name in options.ids] or list(known.values())
     return options
 

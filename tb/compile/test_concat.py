@@ -58,7 +58,14 @@ def resized(maker: ModelMaker) -> None:
     conv(maker, maker.node("Concat", large, conv(maker, "x", (5, 7)), axis=1), (16, 24))
 
 
-NETWORKS: list[Callable[[ModelMaker], None]] = [two_tails, many_tails, nested, resized]
+def pooled(maker: ModelMaker) -> None:
+    """The maximum over windows of a concatenation within one, of which the inner one is read besides."""
+    inner = maker.node("Concat", conv(maker, "x", (5, 8)), conv(maker, "x", (5, 4)), axis=1)
+    outer = maker.node("Concat", conv(maker, inner, (12, 4)), inner, axis=1)
+    conv(maker, maker.node("MaxPool", outer, kernel_shape=(2, 2), strides=(2, 2)), (16, 8))
+
+
+NETWORKS: list[Callable[[ModelMaker], None]] = [two_tails, many_tails, nested, resized, pooled]
 ARCHS = {"8 lanes": BASE, "12 lanes": BASE.replace(array_size=12),
          "3 lanes": BASE.replace(array_size=3, local_depth=32, accumulator_depth=10)}
 
@@ -73,7 +80,8 @@ def made(make: Callable[[ModelMaker], None], tmp_path: Path, arch: Arch = BASE) 
     return after_all_steps(network(make, tmp_path)[0], arch, network(make, tmp_path)[1])
 
 
-@pytest.mark.wide_cases("many_tails-3 lanes", "nested-3 lanes", "two_tails-3 lanes", "resized-3 lanes")
+@pytest.mark.wide_cases("many_tails-3 lanes", "nested-3 lanes", "two_tails-3 lanes", "resized-3 lanes",
+                        "pooled-3 lanes", "pooled-12 lanes")
 @pytest.mark.parametrize("arch", ARCHS.values(), ids=ARCHS)
 @pytest.mark.parametrize("make", NETWORKS, ids=lambda make: make.__name__)
 def test_right(make: Callable[[ModelMaker], None], arch: Arch, tmp_path: Path) -> None:

@@ -14,8 +14,17 @@ from weft.cli.main import exit_code
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.lowering.rewrite import Rewrite
 from weft.compiler.pipeline import compile_model
+from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
-from weft.tb.compile.run_model import BASE, ModelMaker, check_model, run_float, run_golden, signal_to_noise
+from weft.tb.compile.run_model import (
+    BASE,
+    ModelMaker,
+    after_all_steps,
+    check_model,
+    run_float,
+    run_golden,
+    signal_to_noise,
+)
 from weft.tb.compile.test_operators import DECIBELS, EACH_ARCH, samples
 from weft.tmodel.manifest import TModel
 
@@ -277,3 +286,18 @@ def test_concat_moves_nothing(tmp_path: Path) -> None:
         report = compile_model(maker.save(tmp_path / "model.onnx"), BASE, tmp_path)
         assert len(report.layers) == 3
         assert report.macs == 9 * 8 * (2 * 6 * channels * 9 + 2 * channels * 4)
+
+
+@pytest.mark.parametrize("axes", [(1, 2), (2,), (1,)])
+def test_a_mean_of_channels_last_is_that_of_channels_first(axes: tuple[int, ...], tmp_path: Path) -> None:
+    """As many operations, since the tensor lies the same."""
+    counts = []
+    for last in (False, True):
+        maker = ModelMaker((1, 5, 4, 6), seed=3)
+        source = maker.node("Relu", maker.conv("x", 5, 12, (1, 1)))
+        where = axes if last else tuple(axis + 1 for axis in axes)
+        source = maker.node("Transpose", source, perm=[0, 2, 3, 1]) if last else source
+        maker.node("ReduceMean", source, axes=list(where), keepdims=1)
+        path, samples = maker.save(tmp_path / f"net{last}.onnx"), maker.random.standard_normal((2, 5, 4, 6))
+        counts.append(after_all_steps(path, BASE, samples)[Schedule].table.count)
+    assert counts[0] == counts[1]

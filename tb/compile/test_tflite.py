@@ -208,6 +208,20 @@ def test_an_operator_that_is_not_read_is_named(code: str, said: str, tmp_path: P
     assert [port.name for port in read_model(path, ["before"]).outputs] == ["before"]
 
 
+def test_the_way_out_names_each_computed_input_once(tmp_path: Path) -> None:
+    """No constants, which are no ends of a network."""
+    def write(file: FileMaker) -> None:
+        graph = file.main
+        x = graph.input("x", IMAGE)
+        first, other = (graph.run(code, [x], IMAGE, name=code.lower()) for code in ("ABS", "NEG"))
+        graph.operator("Unheard", [first, graph.constant(weights(3)), other, first], [graph.tensor("y", IMAGE)],
+                       custom=b"")
+
+    with pytest.raises(CompileError) as error:
+        read_model(made(write, tmp_path))
+    assert " --end abs,neg, and" in str(error.value)
+
+
 def _with(**changed: Any) -> Make:
     """A convolution, one thing of it wrong."""
     def write(file: FileMaker) -> None:

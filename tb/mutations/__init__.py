@@ -39,7 +39,20 @@ class Break:
 
 def breaks() -> list[Break]:
     """All of them."""
-    from weft.tb.mutations import blocks, c_driver, compiler, control, cores, driver, golden, report, runtime, tflite
+    from weft.tb.mutations import (
+        blocks,
+        c_driver,
+        compiler,
+        control,
+        cores,
+        driver,
+        golden,
+        once_drawn,
+        report,
+        runtime,
+        tflite,
+    )
 
     return [*control.BREAKS, *blocks.BREAKS, *cores.BREAKS, *golden.BREAKS, *compiler.BREAKS, *runtime.BREAKS,
-            *driver.BREAKS, *c_driver.BREAKS, *report.BREAKS, *tflite.BREAKS]
+            *driver.BREAKS, *c_driver.BREAKS, *report.BREAKS, *tflite.BREAKS,
+            *once_drawn.BREAKS]

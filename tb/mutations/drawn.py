@@ -60,15 +60,17 @@ ROOMS = {
 
 @dataclass(frozen=True)
 class Drawn(Break):
-    """A break at one place of a file: the characters from ``begin`` on, as far as ``old`` is long."""
+    """A break at one place of a file: the characters from ``begin`` on, as far as ``old`` is long.
+
+    ``test``: those of the room, which must find the break, with blanks between."""
 
     begin: int
     room: str
 
     @property
     def tests(self) -> list[str]:
-        """Return the tests of the room, which must find the break."""
-        return list(ROOMS[self.room].tests)
+        """Return the tests that must find the break."""
+        return self.test.split()
 
     def applied(self, text: str) -> str:
         """Return the broken file. Raise ValueError if the text is not at its place."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from amaranth.hdl import Module, Signal, signed
+from amaranth.sim import Simulator
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import DataType
@@ -47,6 +50,24 @@ def test_every_number_system_has_its_circuits() -> None:
 
 def test_codes_that_drivers_read_differ() -> None:
     assert len({each.code for each in FIXED_POINT_SCHEMES.values()}) == len(FIXED_POINT_SCHEMES)
+
+
+def test_each_byte_is_a_weight_and_the_lowest_one_is_its_neighbour() -> None:
+    """-128 becomes -127, so that products of weights fit; Amaranth's own simulator, all 256 bytes."""
+    scalar, made = Signal(signed(8)), Signal(signed(8))
+    m = Module()
+    m.d.comb += made.eq(circuits(TINY.replace(data_type="INT8")).weight(scalar))
+    found = {}
+
+    async def bench(context: Any) -> None:
+        for byte in range(-128, 128):
+            context.set(scalar, byte)
+            found[byte] = context.get(made)
+
+    simulator = Simulator(m)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert found == {byte: max(byte, -127) for byte in range(-128, 128)}
 
 
 @pytest.mark.parametrize("data_type", ("FP8BP4", "FP16BP8", "FP32BP16"))

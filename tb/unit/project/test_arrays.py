@@ -11,7 +11,7 @@ import pytest
 from weft.runtime import arrays
 from weft.runtime.arrays import ARRAYS, read_arrays, write_arrays
 from weft.support.errors import WeftError
-from weft.support.files import file_name
+from weft.support.files import file_name, split_batch
 from weft.support.outputs import replacing
 
 ODD = [np.arange(24).reshape(2, 3, 4), np.asfortranarray(np.arange(24.0).reshape(2, 3, 4)), np.arange(5, dtype=">i4"),
@@ -89,3 +89,21 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     with pytest.raises(WeftError, match="a pipe or a device"), replacing(tmp_path / "full", ARRAYS):
         pass
     assert (tmp_path / "full").is_symlink() and [path.name for path in tmp_path.iterdir()] == ["full"]
+
+
+@pytest.mark.parametrize(("given", "shape", "batched", "images"), [
+    ((1, 2, 3), (1, 2, 3), True, 1), ((2, 3), (1, 2, 3), True, 1), ((4, 2, 3), (1, 2, 3), True, 4),
+    ((4, 1, 2, 3), (1, 2, 3), True, 4), ((2, 3), (2, 3), False, 1), ((4, 2, 3), (2, 3), False, 4),
+    ((0, 2, 3), (1, 2, 3), True, None), ((0, 1, 2, 3), (1, 2, 3), True, None), ((0, 2, 3), (2, 3), False, None),
+    ((3, 2), (1, 2, 3), True, None), ((4, 3, 2), (1, 2, 3), True, None), ((4, 2, 3), (1, 2, 4), True, None),
+    ((4, 2, 2, 3), (1, 2, 3), True, None), ((4, 1, 2, 3), (2, 3), False, None), ((), (1, 2, 3), True, None)])
+def test_an_array_is_one_image_or_many(given: tuple[int, ...], shape: tuple[int, ...], batched: bool,
+                                       images: int | None) -> None:
+    """Of ``images`` with their numbers in order, or refused (None)."""
+    array = np.arange(np.prod(given), dtype=np.int64).reshape(given)
+    if images is None:
+        with pytest.raises(WeftError, match="input x: found shape"):
+            split_batch("x", array, shape, batched)
+    else:
+        found = split_batch("x", array, shape, batched)
+        assert found.shape == (images, *shape) and found.ravel().tolist() == array.ravel().tolist()

@@ -11,6 +11,7 @@ import pytest
 
 from weft.tb.mutations import breaks
 from weft.tb.mutations.drawn import ROOMS, changes, draw, is_break
+from weft.tb.mutations.nearest import nearest
 
 ROOT = Path(__file__).resolve().parents[3]
 LEAST = 100
@@ -64,6 +65,15 @@ def test_breaks_are_drawn_in_every_room(room: str) -> None:
         assert entry.applied(text) != text
         ast.parse(entry.applied(text))
     assert all((ROOT / test).exists() for test in ROOMS[room].tests)
+
+
+@pytest.mark.parametrize(("file", "test"), [
+    ("compiler/lowering/axes.py", "tb/compile/test_axes.py"), ("hw/simd/alu.py", "tb/unit/simd/test_alu.py"),
+    ("runtime/arrays.py", "tb/unit/project/test_arrays.py"), ("golden/races.py", "tb/unit/golden/test_races.py")])
+def test_the_nearest_tests_are_those_that_import_the_file_and_share_its_name(file: str, test: str) -> None:
+    found = nearest(file, 4)
+    assert found[0] == test and len(set(found)) == 4 and all((ROOT / each).is_file() for each in found)
+    assert nearest(file, 2) == found[:2]
 
 
 def test_a_drawn_break_is_one_of_behaviour() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.support.errors import INTERRUPTED, USER_ERROR, WeftError, run_script
+from weft.support.errors import USER_ERROR, WeftError, run_script
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 
@@ -23,8 +23,8 @@ def _raise(error: BaseException) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize(("error", "said", "code"), [
-    (WeftError("what: found this"), "what: found this\n", USER_ERROR),
-    (KeyboardInterrupt(), "interrupted\n", INTERRUPTED)])
+    (WeftError("what: found this"), "what: found this\n", 1),
+    (KeyboardInterrupt(), "interrupted\n", 130)])
 def test_mistake_and_interrupt(error: BaseException, said: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises((SystemExit, KeyboardInterrupt)) as end:  # an interrupt let through would end pytest itself
         run_script(_raise(error))

@@ -14,6 +14,7 @@ import pytest
 
 from weft.cli.main import exit_code
 from weft.schedule import today
+from weft.tb.compile.run_model import ModelMaker
 from weft.tb.shared import shared
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -169,6 +170,16 @@ def test_a_schedule_is_what_a_second_reader_understands(arch: str, tmp_path: Pat
     check_read_back(values)
     capsys.readouterr()
     assert exit_code(["ir", "check", str(tmp_path / "schedule.json")]) == 0
+
+
+def test_weights_are_ranges_of_the_layers_own(tmp_path: Path) -> None:
+    """All output channels, all inputs and the whole kernel, and nothing beyond."""
+    maker = ModelMaker((1, 6, 12, 8), seed=5)
+    maker.conv("x", 6, 24, (3, 5), group=2)
+    values = written(maker.save(tmp_path / "net.onnx"), "arty", tmp_path)
+    boxes = [work["weight"] for works in works_of(values).values() for work in works]
+    assert [min(ends) for ends in zip(*(box["lower"] for box in boxes), strict=True)] == [0, 0, 0, 0]
+    assert [max(ends) for ends in zip(*(box["upper"] for box in boxes), strict=True)] == [23, 2, 2, 4]
 
 
 def test_times_are_the_estimators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,15 @@ def branches(folder: Path) -> Path:
     return maker.save(folder / "net.onnx")
 
 
-NETWORKS = {"digits": lambda folder: DIGITS, "residual": residual, "branches": branches}
+def tail(folder: Path) -> Path:
+    """A tensor that two layers fill, the last of whose channels leave lanes free."""
+    maker = ModelMaker((1, 3, 6, 8), seed=6)
+    parts = [maker.node("Relu", maker.conv("x", 3, channels, (1, 1))) for channels in (16, 5)]
+    maker.conv(maker.node("Concat", *parts, axis=1), 21, 8, (3, 3), pads=(1, 1, 1, 1))
+    return maker.save(folder / "net.onnx")
+
+
+NETWORKS = {"digits": lambda folder: DIGITS, "residual": residual, "branches": branches, "tail": tail}
 
 
 def compiled(path: Path, arch: Arch, assigned: tuple[AssignedLayer, ...] = ()) -> Products:
@@ -66,6 +74,13 @@ def check(path: Path, arch: Arch) -> None:
     again = compiled(path, arch, assigned_layers(schedule, arch.cores))[Cores]
     assert [code.content for code in again.codes] == programs
     assert again.followed is not None and not again.followed.rounded
+
+
+def test_a_part_has_no_more_channels_than_its_layer_makes(tmp_path: Path) -> None:
+    """The last part of a tensor too, which has 5 of its 8 lanes."""
+    values = json.loads(schedule_text(compiled(tail(tmp_path), THREE)))
+    last = {work["layer_name"]: work["workload"][1][1] for works in works_of(values).values() for work in works}
+    assert [*last.values()] == [15, 4, 7]
 
 
 @pytest.mark.parametrize("name", NETWORKS)

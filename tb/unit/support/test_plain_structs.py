@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from weft.runtime.driver import shell_file
@@ -110,3 +111,20 @@ def test_a_damaged_shell_is_refused_alike() -> None:
         assert found[0] == expected[0], (each, expected, found)
         if not expected[0]:
             assert found[1] == expected[1], each
+
+
+@pytest.mark.parametrize(("kind", "limits", "values"), [
+    (int, {"ge": 3}, (2, 3)), (int, {"gt": 3}, (3, 4)), (int, {"le": 3}, (3, 4)), (int, {"lt": 3}, (2, 3)),
+    (float, {"ge": 0.5, "lt": 2.0}, (0.25, 0.5, 1.5, 2.0)), (float, {"gt": 0.5, "le": 2.0}, (0.5, 0.75, 2.0, 3.0)),
+    (int, {"multiple_of": 4}, (4, 6, 8)), (str, {"min_length": 1, "max_length": 3}, ("", "a", "abc", "abcd")),
+    (str, {"pattern": "^[0-9]{2}$"}, ("1", "12", "123")), (int, {"ge": 1, "le": 4}, (0, 1, 4, 5))])
+def test_limits_are_those_of_msgspec_at_their_edges(kind: type, limits: dict[str, Any],
+                                                    values: tuple[Any, ...]) -> None:
+    def check(value: Any) -> Any:
+        plain_structs._check(value, plain_structs.Meta(**limits), "$")
+        return value
+
+    allowed = [said(check, value)[0] for value in values]
+    assert allowed == [said(lambda it: msgspec.convert(it, Annotated[kind, msgspec.Meta(**limits)]), value)[0]
+                       for value in values]
+    assert {True, False} == set(allowed)
