@@ -25,6 +25,9 @@ FEWEST_WHOLE = 256
 NUMBERS = "biuf"
 """The kinds of numpy types that calibration takes: truth values, integers, floats."""
 
+MASKED_SAMPLES = 2
+"""The samples that are run again with a half of each mask."""
+
 RANDOM_SAMPLES = 4
 RANDOM_SEED = 0
 MOST_BYTE = 255
@@ -60,6 +63,21 @@ def choose_samples(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Sam
     count = len(next(iter(given.values())))
     numbers = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_LIMIT)).astype(int))
     return Samples({name: array[numbers] for name, array in given.items()}, tuple(numbers.tolist()), inputs is None)
+
+
+def with_masked_rows(samples: Samples, masks: Sequence[str]) -> Samples:
+    """Return the samples, and some of them again with the second half of each input in ``masks`` left out.
+
+    So sums with a mask have room for it, even if no sample left a row out. Random masks become zeros and ones."""
+    if not masks:
+        return samples
+    given = {name: value % 2 if samples.random and name in masks and value.dtype.kind in "iu" else value
+             for name, value in samples.arrays.items()}
+    again = {name: value[:MASKED_SAMPLES].copy() for name, value in given.items()}
+    for name in masks:
+        again[name][..., again[name].shape[-1] // 2:] = 0
+    return dataclasses.replace(samples, numbers=samples.numbers + samples.numbers[:MASKED_SAMPLES], arrays={
+        name: np.concatenate([value, again[name]]) for name, value in given.items()})
 
 
 def samples_of_parts(graph: Graph, samples: Samples, parts: Sequence[Graph]) -> list[Samples]:
