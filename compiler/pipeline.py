@@ -51,6 +51,7 @@ from weft.support.outputs import Kind, check_output, replacing
 STEPS: tuple[Step, ...] = (
     Step("frontend", steps.read),                                   # model file -> Graph
     Step("samples", steps.samples),                                 # -> Samples of the network's inputs
+    Step("mask_rows", steps.rows_masked),                           # -> Samples, of masks that leave rows out too
     Step("fit_masks", steps.masks_fitted),                          # -> Graph
     Step("partition", steps.partition),
     # -> Partition: parts of the machine and of the host

@@ -24,7 +24,7 @@ from weft.compiler.memory.plan import MemoryPlan, allocation_of_consts, plan_mem
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.partition import Part, Partition, partition_graph, whole
-from weft.compiler.passes.fit_masks import fit_masks
+from weft.compiler.passes.fit_masks import fit_masks, mask_inputs
 from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.fold_kernels import fold_kernels
 from weft.compiler.passes.fuse_additions import fuse_additions
@@ -48,7 +48,7 @@ from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.quantize.narrow import narrowed
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.ranges import HEADROOM, Calibration
-from weft.compiler.quantize.samples import Samples, choose_samples, samples_of_parts, whole_points
+from weft.compiler.quantize.samples import Samples, choose_samples, samples_of_parts, whole_points, with_masked_rows
 from weft.compiler.quantize.sizes import tensor_sizes
 from weft.compiler.request import Request
 from weft.compiler.scheduler.length import check_layers, check_length
@@ -66,6 +66,11 @@ def read(request: Request) -> Graph:
 def samples(request: Request, graph: Graph) -> Samples:
     """Return the calibration samples that are run."""
     return choose_samples(graph, request.calibration)
+
+
+def rows_masked(graph: Graph, given: Samples) -> Samples:
+    """Return the calibration samples, some of them once more with rows left out of computed masks of attention."""
+    return with_masked_rows(given, mask_inputs(graph))
 
 
 def masks_fitted(graph: Graph, given: Samples) -> Graph:

@@ -14,6 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.frontend.check_quantizers import DEQUANTIZE, known_constants, spread
+from weft.compiler.frontend.dynamic_bias import real_biases
 from weft.compiler.frontend.qoperators import OURS
 from weft.compiler.frontend.quantizers import MOVES
 
@@ -31,6 +32,7 @@ Nodes = list[onnx.NodeProto]
 
 def to_real(model: onnx.ModelProto) -> None:
     """Rewrite the model's own graph. Other computations on bytes stay, for the host."""
+    real_biases(model.graph, known_constants(model.graph))
     network = _Network(model.graph)
     nodes = [made for node in model.graph.node for made in network.rewritten(node)]
     del model.graph.node[:]

@@ -57,9 +57,7 @@ def fit_masks(graph: Graph, measure: Ranges) -> Graph:
     ``measure`` gives the ranges of scores."""
     if not any(_is_low(value) for value in graph.constants.values()):
         return graph
-    makers = {name: node for node in graph.nodes for name in node.outputs}
-    masks = [mask for node in graph.nodes if node.op == "Softmax" and _is_over_last_axis(graph, node)
-             for mask in _masks_before(graph, makers, node.input(0))]
+    masks = _masks(graph)
     ranges = measure(sorted({mask.scores for mask in masks})) if masks else {}
     changed: dict[str, Node] = {}
     constants: dict[str, np.ndarray] = {}
@@ -70,6 +68,33 @@ def fit_masks(graph: Graph, measure: Ranges) -> Graph:
         node = changed.get(old.output, old)
         changed[old.output] = node.replace(inputs=(*node.inputs[:mask.place], name, *node.inputs[mask.place + 1:]))
     return graph.with_nodes((changed.get(node.outputs[0], node) for node in graph.nodes), constants)
+
+
+def mask_inputs(graph: Graph) -> list[str]:
+    """Return the names of the inputs of truth values or integers from which masks of scores are computed."""
+    if not any(_is_low(value) for value in graph.constants.values()):
+        return []
+    makers = _makers(graph)
+    waiting = [mask.node.output for mask in _masks(graph) if mask.computed]
+    seen = set(waiting)
+    while waiting:
+        node = makers.get(waiting.pop())
+        found = [name for name in (node.inputs if node else ()) if name not in seen]
+        waiting += found
+        seen.update(found)
+    return [port.name for port in graph.inputs if port.tensor in seen and graph.type(port.tensor) != FLOAT]
+
+
+def _makers(graph: Graph) -> dict[str, Node]:
+    """Return the node that makes each computed tensor."""
+    return {name: node for node in graph.nodes for name in node.outputs}
+
+
+def _masks(graph: Graph) -> list[Mask]:
+    """Return the masks of all scores that a Softmax reads."""
+    makers = _makers(graph)
+    return [mask for node in graph.nodes if node.op == "Softmax" and _is_over_last_axis(graph, node)
+            for mask in _masks_before(graph, makers, node.input(0))]
 
 
 def _is_low(value: np.ndarray) -> bool:

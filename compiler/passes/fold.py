@@ -35,18 +35,20 @@ def fold_channelwise(graph: Graph) -> Graph:
         elif before is not None and before.op == "Mul" and alone and is_channelwise(graph, node):
             node = _into_gate(graph, made, before, node, constants) or node
         made[node.output] = node
-    for name in list(made):
-        _into_readers(graph, made, name, constants)
+    folded = graph.replace(nodes=tuple(made.values()), constants=constants)
+    for node in folded.nodes:
+        _into_readers(folded, made, node.output, constants)
     return graph.with_nodes(made.values(), constants)
 
 
 def _into_readers(graph: Graph, made: dict[str, Node], name: str, constants: dict[str, np.ndarray]) -> None:
-    """Fold the factor of the node that makes ``name`` into the convolutions that read it, if it applies.
+    """Fold the factor of the node in ``made`` that makes ``name`` into the convolutions that read it, if it applies.
 
-    It applies only to one factor for all channels, without an offset, of which nothing but convolutions reads."""
+    It applies only to one factor for all channels, without an offset, of which nothing but convolutions reads. The
+    ``constants`` of ``graph`` grow."""
     scaling = made[name]
-    readers = [reader for reader in made.values() if name in reader.inputs]
-    if not is_channelwise(graph.replace(constants=constants), scaling) or name in graph.output_tensors() or any(
+    readers = [made[reader.output] for reader in graph.consumers().get(name, [])]
+    if not is_channelwise(graph, scaling) or name in graph.output_tensors() or any(
             reader.op != "Conv" for reader in readers):
         return
     factor, offset = (constants[entry].astype(np.float64).reshape(-1) for entry in scaling.inputs[1:])

@@ -157,7 +157,7 @@ class _Chooser:
             magnitude = max(min(magnitude, needed.get(name, magnitude)), before_slope.get(name, 0.0) * least)
             self.points[name] = largest_point(magnitude, self.width)
             self.points[name] = max(self.points[name], self.whole.get(name, self.points[name]))
-        first = dict(self.points)
+        first = self._made()
         while True:
             before = dict(self.points), dict(self.most)
             numbers = tuple(self._layer(layer) for layer in self.layers)
@@ -174,6 +174,25 @@ class _Chooser:
         for name, readers in self.sharing.items():
             self.points |= agreed(self.points, [self.layers[number].core.input.root for number in readers])
             self.most[name] = min(numbers[number].weights for number in readers)
+
+    def _made(self) -> dict[str, int]:
+        """Return the binary points at which layers can make tensors, at most those that their ranges ask for.
+
+        A sum is no finer than its terms, even where they cancel and leave little, and a product no finer than both
+        factors together."""
+        found = dict(self.points)
+        for layer in self.layers:
+            terms = [found[add.input.root] for add in layer.adds]
+            if isinstance(layer.core, Load):
+                terms.append(found[layer.core.input.root])
+            if layer.multiplies:
+                limit = sum(terms) - self.arch.number.point
+            elif layer.adds:
+                limit = max(terms)
+            else:
+                continue
+            found |= {var.root: min(found[var.root], limit) for var in layer.outputs}
+        return found
 
     def _insist_on_bits(self, first: Mapping[str, int]) -> None:
         """Raise CompileError if a tensor's binary point is by more bits below its first one than a scalar has.

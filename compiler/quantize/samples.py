@@ -11,9 +11,11 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, GraphPort, Shape
+from weft.compiler.frontend.macs import macs_of
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.indices.index import feed
 from weft.hw.contract.numerics import largest_point
+from weft.support.files import reason
 from weft.tmodel.onnx_engine import runner
 
 SAMPLE_LIMIT = 32
@@ -22,10 +24,22 @@ SAMPLE_LIMIT = 32
 FEWEST_WHOLE = 256
 """The fewest numbers of which it means something that they are all whole."""
 
+MOVES = frozenset({"Cast", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators behind which integers are still the input's own."""
+
 NUMBERS = "biuf"
 """The kinds of numpy types that calibration takes: truth values, integers, floats."""
 
+MASKED_SAMPLES = 2
+"""The samples that are run again with a half of each mask."""
+
 RANDOM_SAMPLES = 4
+FEWEST_RANDOM = 2
+MOST_RANDOM_MACS = 1 << 34
+"""The multiply-accumulates of all random samples beyond which there are only FEWEST_RANDOM.
+
+Tensors of so much work have so many numbers that one sample shows their range."""
+
 RANDOM_SEED = 0
 MOST_BYTE = 255
 """The largest random integer."""
@@ -62,6 +76,21 @@ def choose_samples(graph: Graph, inputs: Mapping[str, np.ndarray] | None) -> Sam
     return Samples({name: array[numbers] for name, array in given.items()}, tuple(numbers.tolist()), inputs is None)
 
 
+def with_masked_rows(samples: Samples, masks: Sequence[str]) -> Samples:
+    """Return the samples, and some of them again with the second half of each input in ``masks`` left out.
+
+    So sums with a mask have room for it, even if no sample left a row out. Random masks become zeros and ones."""
+    if not masks:
+        return samples
+    given = {name: value % 2 if samples.random and name in masks and value.dtype.kind in "iu" else value
+             for name, value in samples.arrays.items()}
+    again = {name: value[:MASKED_SAMPLES].copy() for name, value in given.items()}
+    for name in masks:
+        again[name][..., again[name].shape[-1] // 2:] = 0
+    return dataclasses.replace(samples, numbers=samples.numbers + samples.numbers[:MASKED_SAMPLES], arrays={
+        name: np.concatenate([value, again[name]]) for name, value in given.items()})
+
+
 def samples_of_parts(graph: Graph, samples: Samples, parts: Sequence[Graph]) -> list[Samples]:
     """Return the samples of every subgraph in ``parts``: what it reads when the network runs on ``samples``."""
     given = {port.name for port in graph.inputs}
@@ -69,7 +98,11 @@ def samples_of_parts(graph: Graph, samples: Samples, parts: Sequence[Graph]) -> 
     arrays = dict(samples.arrays)
     if cut:
         run = runner(to_onnx(graph, cut))
-        made = [run(values) for _, values in samples.fed(graph)]
+        try:
+            made = [run(values) for _, values in samples.fed(graph)]
+        except Exception as error:  # onnxruntime's errors have no common type
+            raise refuse("calibration inputs", reason(error), "inputs on which onnxruntime runs the network",
+                         "calibrate with inputs of the kind that the network is made for") from None
         arrays |= {name: np.stack([values[name].reshape(sample_shape(graph.shapes[name])) for values in made])
                    for name in cut}
     return [dataclasses.replace(samples, arrays={port.name: arrays[port.name] for port in part.inputs})
@@ -99,25 +132,40 @@ def sample_shape(shape: Shape) -> Shape:
 
 
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
-    """Return RANDOM_SAMPLES standard normal samples of every input, the same every time.
+    """Return standard normal samples of every input, the same every time; fewer of a network with much work.
 
     A network whose inputs are different needs calibration. Integer inputs are valid indices of the network's tables, or
     bytes."""
     generator = np.random.default_rng(RANDOM_SEED)
-    return {port.name: _random(graph, port, generator) for port in graph.inputs}
+    work = RANDOM_SAMPLES * sum(macs_of(graph, node) for node in graph.nodes)
+    count = RANDOM_SAMPLES if work <= MOST_RANDOM_MACS else FEWEST_RANDOM
+    return {port.name: _random(graph, port, count, generator) for port in graph.inputs}
 
 
-def _random(graph: Graph, port: GraphPort, generator: np.random.Generator) -> np.ndarray:
-    """Return random samples [RANDOM_SAMPLES, ...] of one input, of its type."""
-    shape, kind = (RANDOM_SAMPLES, *sample_shape(port.shape)), _type(graph, port)
+def _random(graph: Graph, port: GraphPort, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Return random samples [count, ...] of one input, of its type."""
+    shape, kind = (count, *sample_shape(port.shape)), _type(graph, port)
     if kind.kind == "f":
         return generator.standard_normal(shape).astype(np.float32)
     if port.quantized is not None:
         return generator.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind)
-    tables = [graph.constants[node.input(0)].shape[node.attributes.get("axis", 0)] for node in graph.nodes
-              if node.op == "Gather" and node.input(1) == port.tensor and graph.is_constant(node.input(0))]
+    tables = _tables(graph, port.tensor)
     most = 2 if kind.kind == "b" else min([*tables, MOST_BYTE + 1])
     return generator.integers(0, min(most, np.iinfo(kind).max if kind.kind in "iu" else most), shape).astype(kind)
+
+
+def _tables(graph: Graph, name: str) -> list[int]:
+    """Return the sizes of the constant tables of which a tensor's numbers choose entries, moved before or not."""
+    found: list[int] = []
+    waiting = [name]
+    while waiting:
+        source = waiting.pop()
+        for node in graph.consumers().get(source, []):
+            if node.op == "Gather" and node.input(1) == source and graph.is_constant(node.input(0)):
+                found.append(graph.constants[node.input(0)].shape[node.attributes.get("axis", 0)])
+            elif node.op in MOVES and node.input(0) == source:
+                waiting += node.outputs
+    return found
 
 
 def _type(graph: Graph, port: GraphPort) -> np.dtype:

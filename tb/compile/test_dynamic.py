@@ -159,3 +159,20 @@ def test_parameters_that_are_computed_are_refused_by_their_node(made: Any, opera
     onnx.save(model, path)
     with pytest.raises(CompileError, match=f"operator {operator}"):
         compile_model(path, BASE, tmp_path, host_fallback=True)
+
+
+def test_biases_that_are_rounded_while_it_runs_are_real_ones(tmp_path: Path) -> None:
+    """As older quantizers write them: divided by both scales, floored, cast and added to whole numbers."""
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+             helper.make_node("Mul", ["s", "w_scale"], ["scale"]), helper.make_node("Div", ["b", "scale"], ["d"]),
+             helper.make_node("Floor", ["d"], ["f"]), helper.make_node("Cast", ["f"], ["n"], to=TensorProto.INT32),
+             helper.make_node("ConvInteger", ["q", "w", "z", "w_zero"], ["i"]),
+             helper.make_node("Reshape", ["n", "sizes"], ["m"]), helper.make_node("Add", ["m", "i"], ["j"]),
+             helper.make_node("Cast", ["j"], ["c"], to=TensorProto.FLOAT),
+             helper.make_node("Mul", ["c", "scale"], ["y"])]
+    path = saved(tmp_path / "older.onnx", nodes, [1, 3, 8, 8], rank=4, b=10 * normal(4),
+                 w=RNG.integers(0, 256, (4, 3, 3, 3)).astype(np.uint8), w_zero=np.array(128, np.uint8),
+                 w_scale=np.array(0.02, np.float32), sizes=np.array([1, -1, 1, 1]))
+    samples = {"x": normal(3, 3, 8, 8)}
+    found, hosts = run(path, BASE, samples)
+    assert not hosts and signal_to_noise(wanted(path, samples, False), found) >= 35

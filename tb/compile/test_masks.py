@@ -79,6 +79,20 @@ def test_scores_keep_their_bits_beside_a_mask(form: str, low: float, tmp_path: P
         assert signal_to_noise(expected, found.reshape(expected.shape)) > 50
 
 
+@pytest.mark.parametrize("seen", ["all rows", "random"])
+def test_a_mask_may_leave_rows_out_that_calibration_kept(seen: str, tmp_path: Path) -> None:
+    """Recorded samples without padding are the usual ones; sums with the mask have room for it all the same."""
+    path = attention(tmp_path / "masked.onnx", LOWEST, "computed")
+    given = samples(path)
+    whole = {**given, "kept": np.ones_like(given["kept"])}
+    report = compile_model(path, TABLES, tmp_path, calibration=whole if seen == "all rows" else None,
+                           host_fallback=True)
+    one = {name: value[2] for name, value in given.items()}
+    (expected,) = run_float(path, {name: value[None] for name, value in one.items()}).values()
+    (found,) = Session(Network.load(report.model_path)).run(one).outputs.values()
+    assert signal_to_noise(expected, found.reshape(expected.shape)) > 50
+
+
 def test_a_row_that_sees_nothing_stays_finite(tmp_path: Path) -> None:
     made = ModelMaker((1, ROWS, LANES), opset=17)
     mask = np.zeros((1, ROWS, ROWS), np.float32)

@@ -20,7 +20,14 @@ from weft.compiler.quantize.consts import Consts
 from weft.compiler.steps import canonical
 from weft.hw.contract.arch import Arch
 from weft.runtime.session import Session
-from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, run_float, signal_to_noise
+from weft.tb.compile.run_model import (
+    BASE,
+    ModelMaker,
+    after_all_steps,
+    check_every_step,
+    run_float,
+    signal_to_noise,
+)
 from weft.tmodel.manifest import TModel
 
 TABLES = {"lut_count": 2, "lut_depth": 256, "simd_registers_depth": 3}
@@ -141,6 +148,18 @@ def long_rnn(path: Path, steps: int, hidden: int) -> Path:
     weights = [maker.constant(np.zeros(shape, np.float32) + 0.01) for shape in ((1, hidden, SIZE), (1, hidden, hidden))]
     maker.nodes.append(helper.make_node("RNN", ["x", *weights], ["y"], name="long", hidden_size=hidden))
     return maker.save(path, "y")
+
+
+def test_a_state_may_vanish(tmp_path: Path) -> None:
+    """A state of 1e-6 is a sum of terms near 1 and -1; later steps add numbers to it beside which it is nothing."""
+    maker = ModelMaker((3, 1, 2), opset=14)
+    weights = [maker.constant(np.full((1, 3 * 5, size), 2, np.float32)) for size in (2, 5)]
+    maker.nodes.append(helper.make_node("GRU", ["x", *weights], ["y"], name="gru", hidden_size=5, direction="reverse"))
+    given = np.arange(1, 7, dtype=np.float32).reshape(maker.shape)
+    path = maker.save(tmp_path / "model.onnx", "y")
+    report = compile_model(path, ARCHS["8 lanes"], tmp_path, calibration={"x": given[None]})
+    found = Session(TModel.load(report.model_path)).run({"x": given}).outputs["y"]
+    np.testing.assert_allclose(found, run_float(path, {"x": given})["y"], atol=2 ** -12)
 
 
 def test_steps_share_the_weights_of_the_state(tmp_path: Path) -> None:
