@@ -17,7 +17,7 @@ EDITABLE := -m pip install --quiet --disable-pip-version-check --no-deps --no-bu
 NAME := $(basename $(notdir $(ARCH)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units coverage lock sbom lint clean formal mutate soak fuzz test-onnx test-tensorflow docs site wheel bitstream flash
+.PHONY: help setup verilog synth pnr demo test test-wide test-fast test-all zoo bench bench-scaling bench-units coverage coverage-verilog coverage-bins lock sbom lint clean formal mutate soak fuzz test-onnx test-tensorflow docs site wheel bitstream flash
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -107,6 +107,12 @@ fuzz: $(READY)  ## every reader of files against a coverage-guided fuzzer, SECON
 
 coverage: $(READY)  ## lines and branches of each room that `make test` runs (an hour, nightly); none may fall; then `make docs`
 	@$(PY) scripts/coverage_table.py $(TESTS)
+
+coverage-verilog: $(READY)  ## lines, branches and bits of the Verilog that simulated tests reach (two hours, nightly); then `make docs`
+	@$(PY) scripts/verilog_coverage.py $(if $(SUMMARY),--summary)
+
+coverage-bins: $(READY)  ## kinds of instructions, hazards, registers and loops that random programs have; then `make docs`
+	@$(PY) scripts/bins_table.py
 
 mutate: $(READY)  ## every break of tb/mutations must be found by its test (minutes); ID="one two": only those
 	@$(PY) scripts/mutate.py $(ID)

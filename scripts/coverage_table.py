@@ -32,6 +32,7 @@ BARS = {"golden": 98, "runtime": 98, CONTRACT: 98, "compiler": 95}
 WHAT = {"lines": ("num_statements", "covered_lines"), "branches": ("num_branches", "covered_branches")}
 """What is counted -> coverage's names for how many there are and how many were run."""
 COMMAND = "make coverage"
+UNMET = f"{COMMAND} leaves build/coverage/rooms.json"
 Rooms = dict[str, dict[str, int]]
 
 
@@ -59,20 +60,20 @@ def rooms(report: Mapping[str, Any]) -> Rooms:
     return dict(sorted(found.items()))
 
 
-def share(counts: Mapping[str, int], what: str) -> float:
-    """Return the percent of ``lines`` or ``branches`` that were run, cut to a tenth; 100 if there are none."""
-    there, run = (counts[name] for name in WHAT[what])
+def share(counts: Mapping[str, int], what: str, names: Mapping[str, tuple[str, str]] = WHAT) -> float:
+    """Return the percent of what is counted that was run, cut to a tenth; 100 if there is none. ``names`` as WHAT."""
+    there, run = (counts[name] for name in names[what])
     return 1000 * run // there / 10 if there else 100.0
 
 
-def check(found: Rooms, before: Rooms) -> None:
-    """Raise WeftError if a room's lines or branches fell."""
+def check(found: Rooms, before: Rooms, names: Mapping[str, tuple[str, str]] = WHAT, unmet: str = UNMET) -> None:
+    """Raise WeftError if a share of a room fell. ``names`` as WHAT; ``unmet``: words on where to see what is missed."""
     for room, counts in before.items():
-        for what in WHAT:
-            old, new = share(counts, what), share(found[room], what) if room in found else 0.0
+        for what in names:
+            old, new = share(counts, what, names), share(found[room], what, names) if room in found else 0.0
             if new < old:
                 raise WeftError(explain(f"{what} of {room} that tests run", f"{new} %", f"at least {old} %",
-                                        f"write tests for what is new ({COMMAND} leaves build/coverage/rooms.json)"))
+                                        f"write tests for what is new ({unmet})"))
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import bins_table
 import block_pages
 import board_pages
 import contract_tables
@@ -23,6 +24,7 @@ import measured_tables
 import schedule_tables
 import typer
 import units_picture
+import verilog_coverage
 import zoo_docs
 
 from weft.support.errors import WeftError, explain, run_script
@@ -31,7 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 MARKED = re.compile(r"<!-- generated: ([a-z_]+) -->\n(.*?)<!-- end -->", re.S)
 TABLES: dict[str, Callable[[], str]] = {**contract_tables.TABLES, **measured_tables.TABLES, **zoo_docs.TABLES,
-                                       **schedule_tables.TABLES, **coverage_table.TABLES}
+                                       **schedule_tables.TABLES, **coverage_table.TABLES,
+                                       **verilog_coverage.TABLES, **bins_table.TABLES}
 
 
 def filled(text: str) -> str:

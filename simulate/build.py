@@ -11,7 +11,7 @@ from pathlib import Path
 
 import cocotb_tools.config
 
-from weft.simulate import toolchain
+from weft.simulate import coverage, toolchain
 from weft.simulate.library import library, with_library
 from weft.simulate.make import call, make, optimise
 from weft.simulate.once import built_once
@@ -27,29 +27,29 @@ TRACE_SOURCES = [SV / "trace.cpp"]
 
 def build_simulation(verilog_text: str, *, top: str, sources: Sequence[Path] = (), includes: Sequence[Path] = (),
                      public_vlt: str = "", parameters: Mapping[str, int] | None = None,
-                     trace: bool = False, coverage: bool = False,
-                     random_start: bool = False) -> Simulation:
+                     trace: bool = False, random_start: bool = False) -> Simulation:
     """Return the simulation of module ``top``.
 
     It is made from ``verilog_text`` (may be empty) and the .v, .sv and .cpp ``sources``. ``public_vlt``: the body of a
     Verilator control file that names the signals cocotb may touch; all others are private, for speed. The
-    main loop drives the input ``clk`` of ``top``. ``trace`` and ``coverage`` build these in; a run asks for its trace.
-    ``random_start``: what has no initial value begins random. Equal content gives the same program without
-    building."""
+    main loop drives the input ``clk`` of ``top``. ``trace`` builds one in; a run asks for it.
+    ``random_start``: what has no initial value begins random. Counters of coverage are built in as ``coverage.py``
+    says. Equal content gives the same program without building."""
     toolchain.check_system_packages()
+    covered = coverage.folder() is not None
     design = _Design(verilog_text, tuple(Path(path).resolve() for path in sources),
                      tuple(Path(path).resolve() for path in includes), public_vlt,
-                     tuple(_verilator_flags(top, parameters or {}, trace, coverage, random_start)),
-                     is_plain=not trace and not coverage)
+                     tuple(_verilator_flags(top, parameters or {}, trace, covered, random_start)),
+                     is_plain=not trace and not covered)
     directory = cache_directory("simulation") / f"{top}-{design.digest()}"
     with built_once(directory) as work:
         if work is not None:
             design.build(work)
-    return Simulation(directory / "simulation", top, trace, random_start)
+    return Simulation(directory / "simulation", top, trace, random_start, covered)
 
 
 def _verilator_flags(top: str, parameters: Mapping[str, int], trace: bool,
-                     coverage: bool, random_start: bool) -> list[str]:
+                     covered: bool, random_start: bool) -> list[str]:
     """Return the command line options of Verilator."""
     libs = cocotb_tools.config.libs_dir
     flags = ["--cc", "--exe", "--vpi", "--no-timing", "--prefix", "Vtop", "--top-module", top, "-o", "simulation"]
@@ -60,8 +60,8 @@ def _verilator_flags(top: str, parameters: Mapping[str, int], trace: bool,
     flags += ["-CFLAGS", "-DWEFT_CLOCK=clk", "-CFLAGS", "-DWEFT_HALF_PERIOD=5000"]
     if trace:
         flags += ["--trace-fst" if toolchain.trace_format() == "fst" else "--trace-vcd"]
-    if coverage:
-        flags += ["--coverage"]
+    if covered:
+        flags += coverage.FLAGS
     return flags + [f"-G{name}={value}" for name, value in parameters.items()]
 
 

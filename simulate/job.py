@@ -107,7 +107,6 @@ def build_machine(
     memory_ports: int = 1,
     controller: str = "",
     trace: bool = False,
-    coverage: bool = False,
     random_start: bool = False,
 ) -> Simulation:
     """Return the simulation of module `weft_top`, which has its trace port, with its three memories.
@@ -122,7 +121,6 @@ def build_machine(
         sources=[*(PACED_SOURCES if controller else DRAM_SOURCES), *TRACE_SOURCES],
         public_vlt=public_vlt(),
         trace=trace,
-        coverage=coverage,
         random_start=random_start,
     )
 

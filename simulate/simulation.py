@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.simulate import toolchain
+from weft.simulate import coverage, toolchain
 from weft.simulate.leftovers import run_group
 from weft.simulate.make import log_tail
 
@@ -28,12 +28,19 @@ MOST_SEED = (1 << 31) - 2
 class Simulation:
     """A simulator, and the top module that it simulates.
 
-    ``random_start``: what has no initial value begins random, decided by the run's seed."""
+    ``random_start``: what has no initial value begins random, decided by the run's seed. ``covered``: it counts
+    coverage (``coverage.py``)."""
 
     program: Path
     top: str
     traceable: bool
     random_start: bool = False
+    covered: bool = False
+
+    @property
+    def design(self) -> str:
+        """Return the name of the design, which is equal for equal content and options."""
+        return self.program.parent.name
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,8 @@ def run_simulation(simulation: Simulation, test_module: str, *, directory: Path,
             raise SimulationError(f"no end after {timeout_seconds} s: stopped by the watchdog", result) from None
     if reason := _failure(code, result):
         raise SimulationError(reason, result)
+    if simulation.covered:
+        coverage.add(directory / coverage.OF_A_RUN, simulation.design)
     return result
 
 

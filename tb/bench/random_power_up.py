@@ -29,4 +29,5 @@ def build_at_random(arch: Arch) -> Simulation:
     toolchain.setup()
     return build_machine(without_initial_values(cached_verilog(arch)), axi_data_width=arch.axi_data_width,
                          axi_address_width=arch.axi_address_width, stream_width=arch.stream_width,
-                         shared_dram=arch.shared_dram, random_start=True)
+                         shared_dram=arch.shared_dram, cores=arch.cores, memory_ports=arch.memory_ports,
+                         random_start=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.key_values import EVERY_STEP, SEPARATE, SHARED
+from weft.hw.contract.presets import presets
 
 
 def lockstep_archs() -> dict[str, Arch]:
@@ -62,3 +63,21 @@ def lockstep_archs() -> dict[str, Arch]:
             local_depth=300, accumulator_depth=100, dram0_depth=3000, dram1_depth=3000, mac_rounding=EVERY_STEP,
             local_banks=1, accumulator_banks=1, stream_width=32, register_slices=1, dram_ports=SEPARATE),
     }
+
+
+FEWEST_LANES = {0: 4, 3: 6, 9: 18}
+"""``depthwise_taps`` -> lanes of a small machine."""
+
+
+def small_presets() -> dict[str, Arch]:
+    """Return preset -> a machine with its options, few lanes and small memories.
+
+    Of presets that give the same machine the first counts."""
+    found: dict[Arch, str] = {}
+    for name in presets():
+        arch = Arch.load(name)
+        lanes = min(arch.array_size, FEWEST_LANES[arch.depthwise_taps])
+        tables = {"lut_depth": 8} if arch.lut_count else {}
+        found.setdefault(arch.replace(array_size=lanes, local_depth=300, accumulator_depth=64, dram0_depth=1024,
+                                      dram1_depth=2048, **tables), name)
+    return {name: arch for arch, name in found.items()}

@@ -12,6 +12,7 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.register_table import output_registers
 from weft.hw.contract.registers import Register
 from weft.hw.contract.schemes import SCALE_VECTORS, TABLE_ENTRIES
+from weft.hw.contract.timing import SIMD_IN_FLIGHT
 
 MOST_OFFSET_BLOCKS = (1 << 40) // (1 << 16)
 """golden/dram.py cuts its address space here."""
@@ -183,6 +184,8 @@ class ProgramMaker:
     def loop_head(self, least: int = 1) -> tuple[int, int]:
         """Emit a SIMDLoop; return its iterations, at least ``least``, and the length of its body."""
         iterations = max(least, self.size(min(self.depths["accumulator"], 1 << self.isa.operand_widths[0])))
+        if iterations > MOST_VECTORS:  # any number of them beyond whole fillings of the pipeline
+            iterations -= len(self.program) % SIMD_IN_FLIGHT
         body = self.random.choice([1, 2, 3, self.arch.simd_loop_depth, self.random.randint(1, 16)])
         body = min(body, self.arch.simd_loop_depth, 1 << self.isa.operand_widths[1])
         self.emit(self.isa.simd_loop(iterations, body))
@@ -306,8 +309,8 @@ class ProgramMaker:
     def _rows(self, opcode: Opcode, first: Register, far_depth: int) -> None:
         """Set rows and both pitches, such that at least one vector in each row fits every memory.
 
-        Often go back to one row."""
-        rows, pitches = 1, [0, 0]
+        Often go back to one row, whose pitches are the largest: they must not count."""
+        rows, pitches = 1, [self.isa.registers[Register(first + index)].maximum for index in (1, 2)]
         if self.chance(0.7):
             rows = min(self.random.randint(2, 5), self.isa.registers[first].maximum + 1)
             for index, depth in enumerate((self.depths["local"], far_depth)):
@@ -351,9 +354,10 @@ class ProgramMaker:
             window = getattr(self.arch, f"dram{int(register is Register.DRAM1_OFFSET)}_depth") * self.arch.vector_bytes
             room = max(0, MOST_OFFSET_BLOCKS - window // (1 << 16) - 1)
             value = min(self.random.choice([0, 0, 1, 2, most]), most, room)
-        if register is Register.TIMEOUT:
-            value = most
-        value = min(value, (1 << self.isa.operand_widths[1]) - 1)
+        value &= (1 << self.isa.operand_widths[1]) - 1
+        if register is Register.TRACEPOINT and len(self.program) % 2:  # both only watch, and share a draw
+            register = Register.SAMPLE_INTERVAL
+            value &= self.isa.registers[register].maximum
         self.emit(self.isa.configure(register, value))
 
     # -- whole programs --------------------------------------------------------------------------------------------

@@ -66,8 +66,8 @@ def test_every_illegal_instruction_stops_with_its_cause(name: str) -> None:
 @pytest.mark.parametrize(("flow", "cause"), [
     (DataFlow.DRAM0_TO_LOCAL, Cause.DRAM0_READ_RESPONSE), (DataFlow.LOCAL_TO_DRAM0, Cause.DRAM0_WRITE_RESPONSE),
     (DataFlow.DRAM1_TO_LOCAL, Cause.DRAM1_READ_RESPONSE), (DataFlow.LOCAL_TO_DRAM1, Cause.DRAM1_WRITE_RESPONSE)])
-@pytest.mark.parametrize("arch", [ARCH, ARCHS["lanes3_every_step"], ARCHS["lanes4_slices"]],
-                         ids=["", "one port", "one port, slices"])
+@pytest.mark.parametrize("arch", [ARCH, ARCHS["lanes3_every_step"], ARCHS["lanes4_slices"], ARCHS["lanes4_int8"]],
+                         ids=["", "one port", "one port, slices", "one port, bytes"])
 def test_error_response_stops_with_cause_and_program_counter(arch: Arch, flow: DataFlow, cause: Cause) -> None:
     low = BAD * arch.vector_bytes
     settings = MemorySettings(error_lo=low, error_hi=low + 8)

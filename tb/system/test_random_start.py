@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import pytest
 
+from weft.hw.contract.arch import Arch
 from weft.tb.bench.random_power_up import build_at_random, without_initial_values
 from weft.tb.random.lockstep import Case, run_cases
-from weft.tb.random.lockstep_archs import lockstep_archs
+from weft.tb.random.lockstep_archs import lockstep_archs, small_presets
 
-ARCHS = lockstep_archs()
+ARCHS, PRESETS = lockstep_archs(), small_presets()
+QUICK, WIDE = "crosslink_nx", "ecpix5_2x4"
+"""The presets in `make test`, which is the smallest to build, and in `make test-wide`, which has two cores."""
 SEEDS = range(9000, 9020)
 
 
@@ -32,9 +35,21 @@ def test_initial_values_are_taken_out() -> None:
 """
 
 
+def assert_equal(arch: Arch) -> None:
+    simulation = build_at_random(arch)
+    assert [str(each) for each in run_cases(simulation, [Case.of(arch, seed) for seed in SEEDS])] == []
+
+
 @pytest.mark.wide
 @pytest.mark.parametrize("name", ["lanes4_int8", "lanes3_every_step"])
 def test_hardware_equals_golden_from_any_start(name: str) -> None:
     """Tables, loops, two rows of weights, taps, slices, a shared port, both number schemes."""
-    simulation = build_at_random(ARCHS[name])
-    assert [str(each) for each in run_cases(simulation, [Case.of(ARCHS[name], seed) for seed in SEEDS])] == []
+    assert_equal(ARCHS[name])
+
+
+@pytest.mark.parametrize("name", [
+    QUICK, pytest.param(WIDE, marks=pytest.mark.wide),
+    *(pytest.param(name, marks=pytest.mark.long) for name in PRESETS if name not in (QUICK, WIDE))])
+def test_every_small_preset_equals_golden_from_any_start(name: str) -> None:
+    """Of several cores the first one runs programs, and the others stay as they woke up."""
+    assert_equal(PRESETS[name])
