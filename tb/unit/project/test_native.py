@@ -13,12 +13,12 @@ from weft.cycles.native import kernel, native
 
 
 @kernel
-def above(value, least):  # type: ignore
+def above(value, least):
     return value > least
 
 
 @native
-def count_above(values, least, marked):  # type: ignore
+def count_above(values, least, marked):
     found = 0
     for place in range(len(values)):
         marked[place] = above(values[place], least)
