@@ -22,6 +22,11 @@ LONG = 1000
 """The cycles from which a layer is long: it runs beside another even without work for the SIMD unit, and layers on the
 array run earlier for it."""
 
+LEAST = 6000
+"""The cycles of the SIMD unit from which a layer runs in stripes with those before it (``memory/stripes.py``).
+
+Shorter ones gain less than further loads of weights cost."""
+
 REACH = 16
 """The number of layers behind a long one that are looked at for one that could run earlier."""
 

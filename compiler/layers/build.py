@@ -23,6 +23,7 @@ from weft.compiler.layers.builder import (
     find_parts,
     need_pool,
     need_registers,
+    pools_alone,
     window_of,
 )
 from weft.compiler.layers.hir import Layers
@@ -112,11 +113,13 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     A shared input is saved in the same layer if the windows partition the image. Raise CompileError if the machine
     cannot pool so."""
     need_pool(builder, node)
-    window, size = window_of(node), builder.var(node.output).size
-    both = (builder.save_and_go_on(node.input(0), MaxPool, *CLOSING)
-            if window.partitions(builder.var(node.input(0)).size, size) else None)
-    layer = both or builder.fuse_or_load(node.input(0), node, position, MaxPool, *CLOSING)
-    return layer.join(both.position if both else position, MaxPool(window, size))
+    source, pool = builder.var(node.input(0)), MaxPool(window_of(node), builder.var(node.output).size)
+    if pools_alone(builder, source.name, pool):
+        return Open(node.name, position, Load(source), (pool,))
+    both = (builder.save_and_go_on(source.name, MaxPool, *CLOSING)
+            if pool.window.partitions(source.size, pool.size) else None)
+    layer = both or builder.fuse_or_load(source.name, node, position, MaxPool, *CLOSING)
+    return layer.join(both.position if both else position, pool)
 
 
 def _mul(builder: Builder, position: int, node: Node) -> Open:

@@ -31,6 +31,7 @@ from weft.compiler.layers.builder import (
     conv,
     enlarge,
     need_pool,
+    pools_alone,
     window_of,
 )
 from weft.compiler.layers.stages import Add, Convolution, Load, Lookup, MaxPool, Minimum, Scale, Translate
@@ -42,13 +43,6 @@ from weft.compiler.passes.scale_channels import SCALE_CHANNELS
 
 MOST_UNEVEN = 256
 """The largest allowed ratio of the factors that share a shift; the smallest then has 9 bits of 17."""
-
-FEW_WEIGHT_TILES = 8
-"""The most weight tiles of an output tile for which a convolution is fused with its max pool.
-
-Fused, an output tile of some rows computes a sixth to a quarter of its pixels twice, for the next tile's pool. Alone, a
-pool of nine pixels takes the SIMD unit some two cycles a pixel while the array idles. ResNet-50's first convolution has
-7 weight tiles on 24 lanes, where fusing wins, and 10 on 16 lanes, where it loses."""
 
 SHARE_SCALE = frozenset({"Assemble", "Enlarge", "MaxPool", "View"})
 """Graph operators that may force their input to take the scale of another tensor."""
@@ -164,13 +158,15 @@ def _clip(builder: Builder, position: int, node: Node) -> Open:
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that ends with the node's max pool, fused with a function or convolution if that is worth it."""
     need_pool(builder, node)
-    source, size = builder.var(node.input(0)), builder.var(node.output).size
-    partitions = window_of(node).partitions(source.size, size)
+    source, pool = builder.var(node.input(0)), MaxPool(window_of(node), builder.var(node.output).size)
+    partitions = pool.window.partitions(source.size, pool.size)
     layer = _try_fuse_function(builder, source.name, node.output) if partitions else None
-    if layer is None and (partitions or _is_worth_more(builder, source.name)):
+    made = builder.made.get(source.name)
+    if layer is None and made is not None and (partitions or isinstance(made.core, Convolution)) and not pools_alone(
+            builder, source.name, pool):
         layer = _try_fuse_rounded(builder, source.name)
     layer = layer or Open(node.name, position, Load(source))
-    return _join(layer, position, MaxPool(window_of(node), size))
+    return _join(layer, position, pool)
 
 
 def _try_fuse_function(builder: Builder, name: str, output: str) -> Open | None:
@@ -186,18 +182,6 @@ def _try_fuse_function(builder: Builder, name: str, output: str) -> Open | None:
             return None
         builder.made[name] = layer.join(layer.position, Round(builder.var(name)))
     return builder.save_and_go_on(name) or builder.try_fuse(name)
-
-
-def _is_worth_more(builder: Builder, name: str) -> bool:
-    """Tell whether fusing a max pool with the convolution that makes ``name`` saves more than it costs.
-
-    It costs the pixels that the output tiles share, which are then computed twice."""
-    layer = builder.made.get(name)
-    if layer is None or not isinstance(layer.core, Convolution):
-        return False
-    core = layer.core
-    tiles = core.input.tiles(builder.arch.array_size)
-    return len([*core.window.taps()]) * (1 if core.group > 1 else tiles) <= FEW_WEIGHT_TILES
 
 
 def _lookup(builder: Builder, position: int, node: Node) -> Open:

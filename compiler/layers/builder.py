@@ -14,6 +14,7 @@ from typing import Any
 
 from weft.compiler.errors import ON_HOST, refuse_node
 from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.layers.beside import LEAST
 from weft.compiler.layers.hir import Layer
 from weft.compiler.layers.stages import (
     Add,
@@ -40,6 +41,11 @@ MOST_TILE_WEIGHTS = 1 << 25
 
 MOST_MAXIMA = 1 << 19
 """The most instructions of a max pool that does not fit a loop, for each channel tile."""
+
+FEW_WEIGHT_TILES = 8
+"""The most weight tiles of an output tile for which a convolution is fused with its max pool, if that is short.
+
+With 7 SqueezeNet's first convolution gains by it on 24 lanes, with 10 on 16 lanes it loses."""
 
 MOST_STAGES = 255
 """The most stages in one layer; a sum of thousands of tensors continues in the next layer."""
@@ -284,6 +290,21 @@ def need_pool(builder: Builder, node: Node) -> None:
         raise refuse_node(node.replace(op=node.origin or node.op), f"windows of {list(window.kernel)} pixels, in all",
                           f"{maxima} pixels", f"at most {MOST_MAXIMA} where a window is larger than simd_loop_depth "
                           f"{arch.simd_loop_depth}", f"pool in several steps, or {ON_HOST}")
+
+
+def pools_alone(builder: Builder, name: str, pool: MaxPool) -> bool:
+    """Tell whether a max pool of the tensor ``name`` should have a layer of its own, and not that of its convolution.
+
+    Within it, pixels that windows of two output tiles share are computed twice, which costs many weight tiles most.
+    Alone, a long pool runs in stripes with the convolution (``memory/stripes.py``). On INT8 machines the result goes
+    through local memory anyway, so either is enough; on others both must be so."""
+    layer, var = builder.made.get(name), builder.var(name)
+    if layer is None or not isinstance(layer.core, Convolution) or pool.window.partitions(var.size, pool.size):
+        return False
+    tiles = layer.core.input.tiles(builder.arch.array_size) if layer.core.group == 1 else 1
+    work = pool.operations * math.prod(pool.size) * var.tiles(builder.arch.array_size)
+    reasons = len(layer.core.window.taps()) * tiles > FEW_WEIGHT_TILES, work >= LEAST
+    return any(reasons) if builder.arch.scheme.per_lane else all(reasons)
 
 
 Handler = Callable[[Builder, int, Node], Open]

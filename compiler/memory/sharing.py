@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from weft.compiler.layers.beside import beside, simd_cycles
+from weft.compiler.layers.beside import beside
 from weft.compiler.layers.hir import Layer
 from weft.compiler.tiling.search import Plan, Search
 from weft.compiler.tiling.shape import LayerShape
@@ -108,8 +108,7 @@ def _together(shapes: Sequence[LayerShape], plans: Sequence[Plan],
               smaller: Callable[[int], Smaller]) -> list[Plan] | None:
     """Return plans of a layer on the array and of those beside it that fit together, the cheapest; None for no gain."""
     arch, scratch = shapes[0].arch, min(shape.scratch for shape in shapes)
-    busy = sum(simd_cycles(shape.layer, arch.array_size) for shape in shapes[1:])
-    best, least = None, GAIN * (sum(plan.cost for plan in plans) + busy)
+    best, least = None, GAIN * sum(plan.cost for plan in plans)
     for part in PARTS:
         small = [_within(shape, scratch // part, arch.accumulator_depth // part, plan, smaller)
                  for shape, plan in zip(shapes[1:], plans[1:], strict=True)]
@@ -119,7 +118,7 @@ def _together(shapes: Sequence[LayerShape], plans: Sequence[Plan],
         share = _share(beside)
         large = _within(shapes[0], scratch - share.local, arch.accumulator_depth - share.accumulators, plans[0],
                         smaller)
-        if large is not None and (cost := _cost(large.cost, sum(plan.cost for plan in beside) + busy)) < least:
+        if large is not None and (cost := _cost(large.cost, sum(plan.cost for plan in beside))) < least:
             best, least = [large, *beside], cost
     return best
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from weft.compiler.layers.beside import simd_cycles
+from weft.compiler.layers.beside import LEAST, simd_cycles
 from weft.compiler.memory.allocation import Allocation, first_fit
 from weft.compiler.memory.variables import LiveRange
 from weft.compiler.tiling.search import Plan, Search
@@ -20,11 +20,6 @@ FEWEST = 3
 
 DEAREST = 1.05
 """The most that a tiling in stripes may cost of what the cheapest does."""
-
-LEAST = 6000
-"""The cycles of the SIMD unit from which a layer runs in stripes.
-
-Shorter ones gain less than further loads of weights cost."""
 
 MOST = 4
 """The most layers that run in stripes together."""
@@ -70,22 +65,19 @@ class Stripes:
     def _taken(self, numbers: range) -> bool:
         """Put some layers in stripes if their buffers and Vars find room beside each other."""
         arch, first, last = self.shapes[0].arch, numbers[0], numbers[-1]
-        found = [self.search.in_stripes(shape, shape.layer.output.height // FEWEST,
-                                        arch.accumulator_depth // len(numbers), DEAREST)
-                 for shape in self.shapes[first:last + 1]]
-        plans = [plan for plan in found if plan is not None]
-        if len(plans) < len(numbers):
-            return False
-        needs = [*self.needs]
-        needs[first:last + 1] = [sum(plan.need.local_total for plan in plans)] * len(numbers)
         local = _apart(_mirrored(self.local, arch.local_depth), (), first, last)
         dram1 = _apart(self.dram1, self.fixed, first, last)
         local = _mirrored(local, arch.local_depth)
         moved = [place for place in local.values() if place != self.local[place.name]]
         touched = {*numbers, *(number for place in moved for number in range(max(place.first, 0), place.last + 1)
-                               if number < len(needs))}
+                               if number < len(self.needs))}
         floors = {number: min((place.base for place in local.values() if place.meets(number, number)),
                               default=arch.local_depth) for number in touched}
+        plans = self._plans(numbers, min(floors[number] for number in numbers))
+        if plans is None:
+            return False
+        needs = [*self.needs]
+        needs[first:last + 1] = [sum(plan.need.local_total for plan in plans)] * len(numbers)
         if (max((place.base + place.size for place in dram1.values()), default=0) > arch.dram1_depth
                 or any(needs[number] > floor for number, floor in floors.items())):
             return False
@@ -94,6 +86,28 @@ class Stripes:
             self.shapes[number] = replace(self.shapes[number], scratch=floor)
         self.firsts |= dict.fromkeys(numbers[1:], first)
         return True
+
+    def _plans(self, numbers: range, room: int) -> list[Plan] | None:
+        """Return plans in stripes for some layers that take at most ``room`` vectors of local memory; None if none fit.
+
+        The last layer runs beside the others, so it may cost as much as they do. The layer that needs most gives way to
+        the others."""
+        found = [self._plan(numbers, number, room) for number in numbers]
+        plans = [plan for plan in found if plan is not None]
+        needs = [plan.need.local_total for plan in plans]
+        if len(plans) == len(numbers) and sum(needs) > room:
+            largest = needs.index(max(needs))
+            smaller = self._plan(numbers, numbers[largest], room - sum(needs) + needs[largest])
+            plans[largest:largest + 1] = [] if smaller is None else [smaller]
+        return plans if len(plans) == len(numbers) else None
+
+    def _plan(self, numbers: range, number: int, room: int) -> Plan | None:
+        """Return the plan of one of some layers in stripes, given ``room`` vectors of local memory, or None."""
+        shape = self.shapes[number]
+        others = sum(self.plans[other].cost for other in numbers[:-1]) if number == numbers[-1] else 0
+        return self.search.in_stripes(replace(shape, scratch=room), shape.layer.output.height // FEWEST,
+                                      shape.arch.accumulator_depth // len(numbers),
+                                      max(DEAREST * self.plans[number].cost, others))
 
 
 def extended(lives: Iterable[LiveRange], firsts: Mapping[int, int]) -> list[LiveRange]:

@@ -24,42 +24,22 @@ def emit_pool(pool: MaxPool, source: View, result: View, settings: Settings, arc
     """Yield the operations that write the maximum of every window in ``source`` to ``result``.
 
     Runs of pixels whose windows are clipped alike share one loop. Where that takes fewer operations, maxima of columns
-    come first, in a row of ``source`` or ``result`` that is of no use otherwise. With ``continues`` the maximum
-    includes what ``result`` holds."""
+    come first. They lie in the first row that the window reads: a later window that reads this row too reads all of
+    these rows. With ``continues`` the maximum includes what ``result`` holds."""
+    low_column, high_column = source.box.columns
     columns = _runs(pool, 1, result.box.columns, source.box.columns)
     for tile in range(*result.box.tiles):
         for row in range(*result.box.rows):
-            rows = [source.address(tile, y, source.box.columns[0])
-                    for y in pool.window.reads(0, row, source.box.rows)]
-            free = _free_row(pool, source, result, tile, row) if len(rows) > 1 and not continues else None
-            if free is not None:
-                yield from _repeat(_maximum([(place, 1) for place in rows], free, settings), _width(source), arch)
-                rows = [free]
+            rows = [source.address(tile, y, low_column) for y in pool.window.reads(0, row, source.box.rows)]
+            if pool.separates and len(rows) > 1 and not continues:
+                body = _maximum([(place, 1) for place in rows], rows[0], settings)
+                yield from _repeat(body, high_column - low_column, arch)
+                rows = rows[:1]
             for low, high, taps in columns:
-                reads = [(place + x - source.box.columns[0], pool.window.strides[1]) for place in rows for x in taps]
+                reads = [(place + x - low_column, pool.window.strides[1]) for place in rows for x in taps]
                 write = result.address(tile, row, low)
                 reads += [(write, 1)] if continues else []
                 yield from _repeat(_maximum(reads, write, settings), high - low, arch)
-
-
-def _width(view: View) -> int:
-    """Return the columns of a view."""
-    return view.box.columns[1] - view.box.columns[0]
-
-
-def _free_row(pool: MaxPool, source: View, result: View, tile: int, row: int) -> int | None:
-    """Return where maxima of columns for output ``row`` may lie, one for each column of ``source``; None for nowhere.
-
-    That is the first row that this window reads, if no later one does, or the rows of ``result`` that come later."""
-    if not pool.separates:
-        return None
-    first, *following = (pool.window.reads(0, place, source.box.rows)[:1] for place in (row, row + 1)
-                         if place < result.box.rows[1])
-    if first not in following:
-        return source.address(tile, first[0], source.box.columns[0])
-    if _width(source) <= (result.box.rows[1] - row - 1) * _width(result):
-        return result.address(tile, row + 1, result.box.columns[0])
-    return None
 
 
 def emit_elementwise(operation: Minimum | Abs | Gate | LeakyRelu, operand: int, view: View, settings: Settings,

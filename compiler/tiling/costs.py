@@ -166,10 +166,10 @@ def cost(shape: LayerShape, tilings: Tilings) -> np.ndarray:
 
 
 def _on_simd(shape: LayerShape, tilings: Tilings) -> list[np.ndarray]:
-    """Return the cycles of the SIMD unit for a max pool behind a convolution; the list is empty without one.
+    """Return the cycles of the SIMD unit for a layer's max pool; the list is empty without one.
 
-    A load core has no work for the array that these could overlap with."""
-    if shape.loads or not shape.layer.pool:
+    With two buffers they overlap with the array's, or with the moves of a load core."""
+    if not shape.layer.pool:
         return []
     cycles = simd_instructions(shape.layer) * shape.output_tiles * shape.output_pixels
     return [np.full(len(tilings.outputs), float(cycles))]

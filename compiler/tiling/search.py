@@ -108,11 +108,11 @@ class Search:
                 return [ranked.tilings.tiling(ranked.rows[place]) for place in found]
         return []
 
-    def in_stripes(self, shape: LayerShape, height: int, accumulators: int, dearest: float) -> Plan | None:
+    def in_stripes(self, shape: LayerShape, height: int, accumulators: int, most: float) -> Plan | None:
         """Return the cheapest plan in stripes of up to ``height`` rows, each whole before the next; None if none fits.
 
         It takes so many ``accumulators`` at most, cuts no row where the layer's cheapest tiling does not, and costs
-        ``dearest`` times what that one does at most."""
+        ``most`` cycles at most."""
         for level in range(len(GRAINS)):
             ranked = self._rank(shape, level)
             fitting = np.flatnonzero(ranked.local <= shape.scratch)
@@ -121,7 +121,7 @@ class Search:
                 size = np.array(tilings.grains, object)[tilings.grain[rows], :2].astype(np.int64)
                 costs = ranked.costs[fitting]
                 found = np.flatnonzero(
-                    (size[:, 0] <= height) & (size[:, 1] >= size[0, 1]) & (costs <= dearest * costs[0])
+                    (size[:, 0] <= height) & (size[:, 1] >= size[0, 1]) & (costs <= most)
                     & (ranked.accumulators[fitting] <= accumulators)
                     & ((tilings.outputs[rows] >= shape.output_tiles) | ~tilings.outputs_outer[rows]))[:1]
                 return ranked.plan(int(fitting[found[0]])) if len(found) else None

@@ -85,8 +85,9 @@ def test_no_step_changes_what_a_network_means(name: str, seed: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4])
-def test_bytes_side_by_side_mean_the_same(seed: int, tmp_path: Path) -> None:
+def test_bytes_side_by_side_mean_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scales are loaded before moves of both layers. How exact bytes are (step scales) is asked elsewhere."""
+    monkeypatch.setattr(sharing, "GAIN", 10)
     arch = ROOMY.replace(data_type="INT8", activation_tables=8)
     path, samples = network(tmp_path, Random(f"bytes {seed}"))
     checker = Checker()

@@ -117,10 +117,10 @@ def test_small_pools_read_whole_windows(tmp_path: Path) -> None:
     ({"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}, 6),
     ({"kernel_shape": (3, 3), "pads": (1, 1, 1, 1), "strides": (2, 2)}, 9),
     ({"kernel_shape": (4, 3), "pads": (3, 0, 0, 2), "dilations": (1, 2)}, 7),
-    ({"kernel_shape": (3, 3), "pads": (2, 1, 2, 1), "dilations": (2, 1)}, 9),
+    ({"kernel_shape": (3, 3), "pads": (2, 1, 2, 1), "dilations": (2, 1)}, 6),
     ({"kernel_shape": (3, 2), "pads": (0, 1, 2, 0), "strides": (1, 1)}, 5)])
 def test_maxima_of_columns_come_first(window: dict, operations: int, depth: int, tmp_path: Path) -> None:
-    """Exactly, wherever they lie in between. Rows that are two apart are read by later windows, so they stay."""
+    """Exactly, also where several windows begin in the first row; negative, so that padding would be seen."""
     maker = ModelMaker((1, 5, 13, 8))
     maker.node("MaxPool", "x", **window)
     path, samples = maker.save(tmp_path / "pool.onnx"), -maker.random.integers(1, 999, (1, 5, 13, 8)) / 256
@@ -130,8 +130,7 @@ def test_maxima_of_columns_come_first(window: dict, operations: int, depth: int,
     assert pool is not None and pool.operations == operations
     table = products[Schedule].table
     vectors = int(table.loops()[1].sum())
-    # Edges read less. Where the columns of a first row have no place, or are read twice, there is some more.
-    assert vectors <= 1.06 * operations * pool.size[0] * pool.size[1]
+    assert vectors <= 1.06 * operations * pool.size[0] * pool.size[1]  # strides read a column more
     expected = session(path.read_bytes()).run(None, {"x": samples.astype(np.float32)})[0]
     assert np.array_equal(on_golden(path, arch, samples).ravel(), expected.ravel())
     check_every_step(path, arch, samples)

@@ -101,9 +101,9 @@ def test_never_more_than_are_stored(lanes: int, group: int, tmp_path: Path) -> N
 
 
 def test_windows_that_are_too_large_for_loops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """9 pixels of each of 100 windows, which lie two rows apart, on a machine whose loops have 4 instructions."""
-    maker = ModelMaker((1, 8, 14, 12))
-    maker.node("MaxPool", "x", kernel_shape=(3, 3), dilations=(2, 1))
+    """9 pixels of each of 100 windows, which share no column, on a machine whose loops have 4 instructions."""
+    maker = ModelMaker((1, 8, 12, 30))
+    maker.node("MaxPool", "x", kernel_shape=(3, 3), strides=(1, 3))
     path, arch = maker.save(tmp_path / "model.onnx"), BASE.replace(simd_loop_depth=4)
     size = len(TModel.load(compile_model(path, arch, tmp_path).model_path).program)
     seen: list[str] = []

@@ -14,6 +14,7 @@ from weft.compiler.backend.encode import MachineCode
 from weft.compiler.check.checker import Checker
 from weft.compiler.choices import FORMULA
 from weft.compiler.frontend.graph import Graph
+from weft.compiler.layers import builder
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory import stripes
 from weft.compiler.memory.allocation import Allocation
@@ -115,6 +116,24 @@ def test_the_array_works_while_the_table_is_read(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Stripes, "choose", lambda *_: None)
     cycles, alone = (estimate(made[MachineCode].content, TABLES).cycles for made in (products, compiled()))
     assert cycles < 0.8 * alone
+
+
+@pytest.mark.parametrize(("scheme", "channels", "alone"), [("FP16BP8", 8, True), ("FP16BP8", 4, False),
+                                                           ("INT8", 4, True)])
+def test_a_long_pool_runs_in_stripes_with_its_convolution(scheme: str, channels: int, alone: bool, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a layer of its own where windows share pixels; at fixed point beside 18 weight tiles, not beside 8."""
+    monkeypatch.setattr(builder, "LEAST", 1)
+    arch = TABLES.replace(data_type=scheme)
+    maker = ModelMaker((1, channels, 33, 17))
+    made = maker.conv("x", channels, 8, (3, 3) if channels > 4 else (2, 4), pads=(1, 1, 1, 1))
+    path = maker.save(tmp_path / "net.onnx", maker.node("MaxPool", made, kernel_shape=(3, 3), strides=(2, 2)))
+    samples = maker.random.standard_normal((2, *maker.shape[1:])).astype(np.float32)
+    products = after_all_steps(path, arch, samples)
+    assert len(products[Layers]) == 1 + alone and bool(products[MemoryPlan].stripes) == alone
+    checker = Checker()
+    compile_model(path, arch, tmp_path, calibration={"x": samples}, watch=checker.after)
+    assert not [verdict.step for verdict in checker.verdicts if verdict.problem and verdict.step != "scales"]
 
 
 def test_vars_of_layers_in_stripes_lie_apart(tmp_path: Path) -> None:

@@ -79,6 +79,6 @@ def test_a_max_pool_behind_a_convolution_counts(tmp_path: Path, elementwise: boo
     maker.node("MaxPool", found, kernel_shape=(3, 3), strides=(1, 1))
     layout = after_all_steps(maker.save(tmp_path / "pool.onnx"), ARCH, np.ones((1, 3, 20, 20)))[MemoryPlan]
     shape, = layout.shapes
-    cycles = (9 + 3 * elementwise) * 3 * 18 * 18
+    cycles = (6 + 3 * elementwise) * 3 * 18 * 18
     assert simd_instructions(shape.layer) * shape.output_tiles * shape.output_pixels == cycles
     assert cost(shape, candidates(shape, 0)).min() >= cycles
