@@ -276,8 +276,6 @@ class Arch:
                                          "a JSON object of architecture keys", "start from a preset of arch/"))
 
 
-KEYS: dict[str, Key] = rows_of(Arch)
-"""The table of architecture keys: name -> row."""
 def _fewer_banks(values: dict[str, Any]) -> dict[str, int]:
     """Return the default of ``local_banks`` for a local memory of fewer vectors than banks; else nothing."""
     depth = values.get("local_depth")
@@ -286,6 +284,8 @@ def _fewer_banks(values: dict[str, Any]) -> dict[str, int]:
     return {"local_banks": 1 << depth.bit_length() - 1}
 
 
+KEYS: dict[str, Key] = rows_of(Arch)
+"""The table of architecture keys: name -> row."""
 FORMER_NAMES = {row.former: name for name, row in KEYS.items() if row.former}
 """Former name of a key -> its name."""
 
