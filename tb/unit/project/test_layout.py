@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from setuptools import find_packages  # before a test imports distutils, which it replaces
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -28,8 +29,6 @@ def test_the_package_is_a_link_for_each_room() -> None:
 
 
 def test_every_room_but_the_test_bench_ships() -> None:
-    from setuptools import find_packages
-
     found = set(find_packages(str(ROOT), include=FIND["include"], exclude=FIND["exclude"]))
     rooms = {".".join([package, *path.parent.relative_to(ROOT / folder).parts])
              for folder, package in SHIPS.items() for path in (ROOT / folder).rglob("__init__.py")}
