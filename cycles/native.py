@@ -156,7 +156,7 @@ def _target() -> llvm.TargetMachine:
 
 
 _ENGINES: list[llvm.ExecutionEngine] = []
-"""What holds the machine code that was linked."""
+"""These engines hold the machine code that was linked."""
 
 
 def _entry(content: bytes, words: int) -> Callable[..., int]:

@@ -28,6 +28,7 @@ from weft.tmodel.manifest import TModel
 if TYPE_CHECKING:
     from weft.simulate.rtl import RtlResult
 
+
 @dataclass(frozen=True)
 class _Border:
     """Golden's memories at a border: DRAMs by name, local memory [depth, lanes]."""

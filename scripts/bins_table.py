@@ -3,8 +3,8 @@
 
     python scripts/bins_table.py [--programs N]
 
-Programs are decoded, not run: some 5 ms each, more with Repeats. With ``--programs`` it only
-prints. A group that falls below docs/data/bins.json is refused, and the file stays as it is."""
+Programs are decoded, not run: some 5 ms each, more with Repeats. With ``--programs`` it only prints. A group
+that falls below docs/data/bins.json is refused, and the file stays as it is."""
 
 from __future__ import annotations
 

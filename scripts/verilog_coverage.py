@@ -47,7 +47,7 @@ UNMET = f"{COMMAND} leaves build/coverage/verilog/unmet.txt"
 BARS = {"lines": 98, "branches": 98, "toggles": 90}
 """The percent that is to be reached in all units together."""
 WHAT = {what: (f"{what}_there", f"{what}_met") for what in BARS}
-"""What is counted -> the names for how many there are and how many were met."""
+"""The things that are counted -> the names for how many there are and how many were met."""
 KINDS = {"line": "lines", "branch": "branches", "toggle": "toggles"}
 """Verilator's kind of a point -> what it counts for."""
 MACHINES = ("lanes2", "lanes3_every_step", "lanes4_lut", "lanes4_slices", "lanes4_int8")

@@ -32,18 +32,21 @@ Nodes = list[onnx.NodeProto]
 
 def to_real(model: onnx.ModelProto) -> None:
     """Rewrite the model's own graph. Other computations on bytes stay, for the host."""
-    real_biases(model.graph, known_constants(model.graph))
-    network = _Network(model.graph)
+    known = known_constants(model.graph)
+    real_biases(model.graph, known)
+    network = _Network(model.graph, known)
     nodes = [made for node in model.graph.node for made in network.rewritten(node)]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
 
 
 class _Network:
-    """The network while it is rewritten; ``real``: tensors of bytes that become real numbers."""
+    """The network while it is rewritten.
 
-    def __init__(self, graph: onnx.GraphProto) -> None:
-        self.graph, self.known = graph, known_constants(graph)
+    ``known``: its constants. ``real``: tensors of bytes that become real numbers."""
+
+    def __init__(self, graph: onnx.GraphProto, known: Mapping[str, np.ndarray]) -> None:
+        self.graph, self.known = graph, known
         self.readers: dict[str, Nodes] = {}
         for node in graph.node:
             for name in node.input:

@@ -206,12 +206,11 @@ def _need_computed(outputs: Sequence[str], others: Collection[str], found: str) 
                          else EXPORT_COMPUTED)
 
 
-def _need_elements(nodes: Sequence[Node], shapes: Mapping[str, Shape], ends: Sequence[str]) -> None:
-    """Raise CompileError if a result that is read, or is one of ``ends``, has no elements.
+def _need_elements(nodes: Sequence[Node], shapes: Mapping[str, Shape], read: Collection[str]) -> None:
+    """Raise CompileError if a result that is ``read``, by a node or as an output, has no elements.
 
     The way out is to end the network before it, if a node is there."""
     made: set[str] = set()
-    read = {name for node in nodes for name in node.inputs}.union(ends)
     for node in nodes:
         for empty in (name for name in node.outputs if name in read and not math.prod(shapes.get(name, ()))):
             before = [name for name in node.inputs if name in made]
@@ -248,11 +247,11 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
                          f"fix what it is chosen by: {fix}" if fix else
                          f"end the network before it: --end {','.join(ends)}" if ends else EXPORT_AGAIN)
     ends = [value.name for value in model.graph.output]
-    _need_elements(nodes, shapes, ends)
+    read = {name for node in nodes for name in node.inputs}.union(ends)
+    _need_elements(nodes, shapes, read)
     if len(nodes) > MOST_COMPUTED:
         raise refuse("the model", f"{len(nodes)} nodes that are no constants", f"at most {MOST_COMPUTED}",
                      "split the network, or end it earlier with --end")
-    read = {name for node in nodes for name in node.inputs}.union(ends)
     constants = {key: value for key, value in constants.items() if key in read}
     for constant in sorted(constants):
         if constants[constant].dtype.kind == "f" and np.isnan(constants[constant]).any():

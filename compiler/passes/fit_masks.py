@@ -55,10 +55,10 @@ def fit_masks(graph: Graph, measure: Ranges) -> Graph:
     """Return the graph with masks before a Softmax raised to what is just low enough.
 
     ``measure`` gives the ranges of scores."""
-    if not any(_is_low(value) for value in graph.constants.values()):
-        return graph
     masks = _masks(graph)
-    ranges = measure(sorted({mask.scores for mask in masks})) if masks else {}
+    if not masks:
+        return graph
+    ranges = measure(sorted({mask.scores for mask in masks}))
     changed: dict[str, Node] = {}
     constants: dict[str, np.ndarray] = {}
     for mask in masks:
@@ -72,8 +72,6 @@ def fit_masks(graph: Graph, measure: Ranges) -> Graph:
 
 def mask_inputs(graph: Graph) -> list[str]:
     """Return the names of the inputs of truth values or integers from which masks of scores are computed."""
-    if not any(_is_low(value) for value in graph.constants.values()):
-        return []
     makers = _makers(graph)
     waiting = [mask.node.output for mask in _masks(graph) if mask.computed]
     seen = set(waiting)
@@ -92,6 +90,8 @@ def _makers(graph: Graph) -> dict[str, Node]:
 
 def _masks(graph: Graph) -> list[Mask]:
     """Return the masks of all scores that a Softmax reads."""
+    if not any(_is_low(value) for value in graph.constants.values()):
+        return []
     makers = _makers(graph)
     return [mask for node in graph.nodes if node.op == "Softmax" and _is_over_last_axis(graph, node)
             for mask in _masks_before(graph, makers, node.input(0))]

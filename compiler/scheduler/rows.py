@@ -50,7 +50,7 @@ Emitted = lir.Operation | MatMuls
 
 
 class Emission(NamedTuple):
-    """What a layer emits, in program order; ``settings`` are those that rows have the numbers of."""
+    """The operations that a layer emits, in program order; rows have the numbers of ``settings``."""
 
     emitted: Sequence[Emitted]
     settings: Sequence[Settings]

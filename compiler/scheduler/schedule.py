@@ -101,7 +101,7 @@ def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int
 
 @dataclass(frozen=True)
 class Alone:
-    """What a layer that has both memories for itself emits, ``count`` operations."""
+    """The ``count`` operations that a layer emits which has both memories for itself."""
 
     number: int
     emission: Emission

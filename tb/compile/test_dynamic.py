@@ -162,7 +162,7 @@ def test_parameters_that_are_computed_are_refused_by_their_node(made: Any, opera
 
 
 def test_biases_that_are_rounded_while_it_runs_are_real_ones(tmp_path: Path) -> None:
-    """As older quantizers write them: divided by both scales, floored, cast and added to whole numbers."""
+    """Older quantizers write them so: divided by both scales, floored, cast and added to whole numbers."""
     nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
              helper.make_node("Mul", ["s", "w_scale"], ["scale"]), helper.make_node("Div", ["b", "scale"], ["d"]),
              helper.make_node("Floor", ["d"], ["f"]), helper.make_node("Cast", ["f"], ["n"], to=TensorProto.INT32),

@@ -290,7 +290,7 @@ def test_concat_moves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("axes", [(1, 2), (2,), (1,)])
 def test_a_mean_of_channels_last_is_that_of_channels_first(axes: tuple[int, ...], tmp_path: Path) -> None:
-    """As many operations, since the tensor lies the same."""
+    """There are as many operations, since the tensor lies the same."""
     counts = []
     for last in (False, True):
         maker = ModelMaker((1, 5, 4, 6), seed=3)

@@ -128,7 +128,7 @@ def test_every_layer_is_shared_and_tensors_stay_on_their_cores(tmp_path: Path) -
 
 
 def test_a_cut_costs_what_its_slowest_core_costs(tmp_path: Path) -> None:
-    """Of unlike boxes, in any order: as much as the costliest of them alone."""
+    """Unlike boxes, in any order, cost as much as the costliest of them alone."""
     products = made(residual(tmp_path), THREE)
     unlike = 0
     for layer, consts in zip(products[Layers], products[Consts].layers, strict=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What random programs ask of a machine, counted in bins; a bin that stays empty is something that nobody tried.
+"""Bins count what random programs ask of a machine; a bin that stays empty is something that nobody tried.
 
 A program is only decoded, not run. Groups of bins:
 
@@ -7,7 +7,7 @@ A program is only decoded, not run. Groups of bins:
 * ``hazard``: earlier unit x later unit x memory x kind, where both name an address and may be under way together.
 * ``register``: register of Configure x class of its value.
 * ``loop``: body x passes of a loop's body in all, as k x depth + r of the SIMD pipeline.
-* ``output``: how results leave a machine of bytes: flow x rows x activation table."""
+* ``output``: how results leave an INT8 machine: flow x rows x activation table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The house rules that a program can check: packages, imports, and what the README promises."""
 
-import ast
 import os
 import re
 import tomllib
@@ -10,12 +9,10 @@ from pathlib import Path
 import pytest
 from setuptools import find_packages  # before a test imports distutils, which it replaces
 
-ROOT = Path(__file__).parents[3]
+from weft.tb.bench.imports import ROOMS, ROOT, imports, module_name
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FIND = PROJECT["tool"]["setuptools"]["packages"]["find"]
-ROOMS = ("support", "hw", "golden", "cycles", "simulate", "tmodel", "runtime", "compiler", "report", "cli", "boards",
-         "explore", "schedule", "tb")
-"""Folders of the project that are links in the package ``weft``."""
 
 SUPPORT = "weft.support"
 CONTRACT = "weft.hw.contract"
@@ -36,27 +33,6 @@ def test_every_room_but_the_test_bench_ships() -> None:
 
 
 # -- imports -----------------------------------------------------------------------------------------------------------
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(["weft", *(part for part in parts if part != "__init__")])
-
-
-def imports(path: Path) -> set[str]:
-    """Our own modules that a file names in its import statements, those inside functions too."""
-    name = module_name(path)
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
-            module = ".".join(filter(None, [base, node.module]))
-            inside = ROOT.joinpath(*module.split(".")[1:])
-            found |= {f"{module}.{alias.name}" if inside.is_dir() else module for alias in node.names}
-    return {module for module in found if module.split(".")[0] == "weft"}
-
-
 def within(module: str, *packages: str) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
