@@ -45,6 +45,17 @@ def test_a_file_is_shared_with_whoever_maps_it(tmp_path: Path) -> None:
     assert (tmp_path / "dram").stat().st_blocks * 512 < 1 << 20
 
 
+def test_what_lies_behind_the_memory_in_a_longer_file_is_none_of_it(tmp_path: Path) -> None:
+    long, short = Dram(make_arch(axi_address_width=24), tmp_path / "dram"), make_arch(axi_address_width=20)
+    long.fill(1 << 22, (1 << 22) + 1, 1)
+    assert list(Dram(short, tmp_path / "dram").extents()) == []
+
+
+def test_a_memory_whose_file_cannot_be_opened_leaves_no_file_open(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        Dram(make_arch(), tmp_path)
+
+
 @pytest.mark.parametrize("in_file", [False, True])
 def test_extents_cover_all_data_and_little_else(tmp_path: Path, in_file: bool) -> None:
     dram = Dram(make_arch(), tmp_path / "dram" if in_file else None)

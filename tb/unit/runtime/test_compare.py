@@ -47,6 +47,14 @@ def test_all_words_that_differ(arch: Arch, chunk_bytes: int, count: int, monkeyp
     assert [first.golden, first.rtl] == values
 
 
+def test_the_first_of_words_that_differ_in_two_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "CHUNK_BYTES", 4096)
+    golden, found = memories(TINY, np.random.default_rng(3), [0, 8192])
+    found.bytes[[8, 8192, 8200]] ^= 1
+    result = compare(TINY, "dram0", golden, found, 4096)
+    assert result.different == 3 and result.first and (result.first.image, result.first.address) == (0, 2)
+
+
 @pytest.mark.parametrize("more", ["golden", "found"])
 def test_a_page_that_only_one_machine_touched(more: str) -> None:
     golden, found = memories(TINY, np.random.default_rng(1), [0])

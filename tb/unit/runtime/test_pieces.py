@@ -25,6 +25,7 @@ from weft.runtime.pieces import Frame, _loads, stages_of
 from weft.runtime.session import RTL, Session
 from weft.support.errors import Mismatch, WeftError
 from weft.tb.compile.run_model import BASE, ModelMaker
+from weft.tb.unit.runtime.models import echo
 from weft.tmodel.manifest import TModel
 
 TABLES = {"lut_count": 2, "lut_depth": 64, "simd_registers_depth": 3}
@@ -132,6 +133,14 @@ def test_earlier_pieces_take_more_cycles(tmp_path: Path) -> None:
     works = Isa(arch).split(model.program)[0] != Opcode.CONFIGURE
     pairs = np.unique([stages[works], model.instruction_layers[works]], axis=1)
     assert np.bincount(pairs[0]).tolist() == [6, 5, 4]
+
+
+def test_another_program_is_one_piece(tmp_path: Path) -> None:
+    """It has an instruction more than the model's layers tell of."""
+    model = replace(echo(tmp_path), instruction_layers=np.array([0, 1]))
+    isa = Isa(model.arch)
+    assert stages_of(model.program, model, 2, model.arch, len).tolist() == [0, 1]
+    assert stages_of(model.program + isa.assemble([isa.no_op()]), model, 2, model.arch, len).tolist() == [0, 0, 0]
 
 
 def test_no_room_behind_the_images() -> None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,15 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft.golden.check import MachineStop
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
+from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.registers import Register
-from weft.runtime.arrays import read_arrays
+from weft.runtime.arrays import read_arrays, write_arrays
 from weft.runtime.compare import Mismatch
 from weft.runtime.devices import Done, Golden, sampling, simulated
 from weft.runtime.images import MOST_IMAGES, are_counted
+from weft.runtime.images import together as joined
 from weft.runtime.programs import Batch, image_a_core
 from weft.runtime.run_settings import RunSettings
 from weft.runtime.saturations import BY_RANGES, Saturated, saturated, together
@@ -31,7 +36,7 @@ from weft.simulate.simulation import SimulationError
 from weft.support.errors import WeftError
 from weft.tb.hostile.arrays import NPY, NPZ
 from weft.tb.hostile.odd_kinds import ARCHIVES
-from weft.tb.unit.runtime.models import TINY, VECTORS, echo
+from weft.tb.unit.runtime.models import TINY, VECTORS, echo, model
 from weft.tmodel.ports import Port
 from weft.tmodel.tensors import Tensor
 
@@ -59,6 +64,38 @@ def test_a_damaged_file_is_refused_or_numbers(name: str, tmp_path: Path) -> None
         assert "; allowed: " in str(error) and "; way out: " in str(error)
     else:
         assert found["x"].dtype.kind != "O"
+
+
+def test_an_archive_whose_directory_is_too_long_to_read(tmp_path: Path) -> None:
+    """Comments make a directory of 4.5 MB with 70 members; nor is it a file that a run may replace."""
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for number in range(70):
+            member = zipfile.ZipInfo(f"{number}.npy")
+            member.comment = bytes(65000)
+            archive.writestr(member, b"")
+    with pytest.raises(WeftError, match=r"a directory of 45\d+ bytes\); allowed: .npz or .npy .*; way out: write it"):
+        read_arrays(tmp_path / "x.npz", ["x"])
+    with pytest.raises(WeftError, match="way out: "):
+        write_arrays(tmp_path / "x.npz", {"x": VECTORS})
+
+
+def test_a_member_that_ends_before_its_stated_length(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    np.save(content, VECTORS)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", content.getvalue()[:-5])
+        archive.filelist[0].file_size += 5
+    with pytest.raises(WeftError, match=r"the data end after 11 of 16 bytes\); allowed: .*; way out: "):
+        read_arrays(tmp_path / "x.npz", ["x"])
+
+
+def test_outputs_without_a_leading_one_are_stacked_where_there_are_more_images() -> None:
+    """So are those of a single image that an axis counts."""
+    first, second = np.arange(3), np.arange(3) + 7
+    assert joined([{"y": first}, {"y": second}])["y"].tolist() == [[0, 1, 2], [7, 8, 9]]
+    assert joined([{"y": first}], counted=True)["y"].tolist() == [[0, 1, 2]]
+    assert joined([{"y": first}])["y"].tolist() == [0, 1, 2]
+    assert joined([{"y": first[None]}, {"y": second[None]}])["y"].tolist() == [[0, 1, 2], [7, 8, 9]]
 
 
 def test_a_lone_array_is_not_two(tmp_path: Path) -> None:
@@ -184,6 +221,16 @@ def test_a_network_over_all_cores_is_one_group_an_image() -> None:
     first, other = isa.assemble([isa.no_op()]), isa.assemble([isa.no_op()] * 2)
     batch = Batch(isa, first, 1 << 16, others=(other,))
     assert batch.most_images == 1 and batch.groups(2) == [[first, other]] * 2 and batch.place(7, 1, 3) == (7, 3)
+
+
+def test_an_illegal_instruction_is_named_before_cores_run_side_by_side(tmp_path: Path) -> None:
+    arch = cores_of(2)
+    isa = Isa(arch)
+    beyond = isa.data_move(DataFlow.DRAM0_TO_LOCAL, arch.local_depth - 1, 0, 2)
+    made = model(tmp_path, arch, [isa.no_op(), beyond], [], bases=())
+    with pytest.raises(MachineStop, match="instruction 1.*; allowed: .*; way out: ") as stop:
+        Session(made).run({"x": np.stack([VECTORS] * 2)}, raw=True)
+    assert stop.value.cause is Cause.LOCAL_RANGE and stop.value.core is None
 
 
 # -- counts and states -------------------------------------------------------------------------------------------------
