@@ -93,6 +93,7 @@ class Piecewise(Local):
                     saturated += _on_golden(state, piece)
                     ends[-1].set_result(_Border({name: _twin(self.arch, dram) for name, dram in state.drams.items()},
                                                 state.local.copy()))
+                estimated = self.estimate(program)  # while the last pieces are simulated
                 found = [job.result() for job in jobs]
             except BaseException:
                 for border in ends:
@@ -101,7 +102,7 @@ class Piecewise(Local):
                 raise
         for name, dram in found[-1].drams.items():
             _copy(dram, self.drams[name])
-        cycles = (sum(each.result.cycles - each.estimated for each in found) + self.estimate(program))
+        cycles = estimated + sum(each.result.cycles - each.estimated for each in found)
         return Done(instructions=Isa(self.arch).split(program).shape[1], cycles=cycles,
                     seconds=sum(each.result.seconds for each in found), saturated=saturated)
 
