@@ -51,7 +51,8 @@ def test_what_lies_behind_the_memory_in_a_longer_file_is_none_of_it(tmp_path: Pa
     assert list(Dram(short, tmp_path / "dram").extents()) == []
 
 
-def test_a_memory_whose_file_cannot_be_opened_leaves_no_file_open(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_file_that_cannot_be_opened_is_the_only_error(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         Dram(make_arch(), tmp_path)
 

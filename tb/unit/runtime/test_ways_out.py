@@ -90,7 +90,7 @@ def test_a_member_that_ends_before_its_stated_length(tmp_path: Path) -> None:
 
 
 def test_outputs_without_a_leading_one_are_stacked_where_there_are_more_images() -> None:
-    """So are those of a single image that an axis counts."""
+    """An axis that counts images stacks the outputs of a single one too."""
     first, second = np.arange(3), np.arange(3) + 7
     assert joined([{"y": first}, {"y": second}])["y"].tolist() == [[0, 1, 2], [7, 8, 9]]
     assert joined([{"y": first}], counted=True)["y"].tolist() == [[0, 1, 2]]
