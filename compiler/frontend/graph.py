@@ -85,13 +85,17 @@ class Limited(NamedTuple):
 
 
 class Within(NamedTuple):
-    """The bound of a tensor that holds values of ``source``, or ``differences`` of two of them.
+    """The bound of a tensor that holds values of ``source`` times ``factor``, or ``differences`` of two of them.
 
     They may be lower by ``margin``."""
 
     source: str
     differences: bool = False
     margin: float = 0.0
+    factor: float = 1.0
+
+
+Bound = Interval | Limited | Within
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class Graph:
     constants: Mapping[str, np.ndarray]
     opset: int
     types: Mapping[str, str] = field(default_factory=dict)
-    bounds: Mapping[str, Interval | Limited | Within] = field(default_factory=dict)
+    bounds: Mapping[str, Bound] = field(default_factory=dict)
     states: tuple[State, ...] = ()
 
     def type(self, name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.frontend.graph import Bound, Graph, Node, Within
 
 
 def is_channelwise(graph: Graph, node: Node) -> bool:
@@ -35,17 +35,18 @@ def fold_channelwise(graph: Graph) -> Graph:
         elif before is not None and before.op == "Mul" and alone and is_channelwise(graph, node):
             node = _into_gate(graph, made, before, node, constants) or node
         made[node.output] = node
-    folded = graph.replace(nodes=tuple(made.values()), constants=constants)
+    folded, bounds = graph.replace(nodes=tuple(made.values()), constants=constants), dict(graph.bounds)
     for node in folded.nodes:
-        _into_readers(folded, made, node.output, constants)
-    return graph.with_nodes(made.values(), constants)
+        _into_readers(folded, made, node.output, constants, bounds)
+    return graph.replace(bounds=bounds).with_nodes(made.values(), constants)
 
 
-def _into_readers(graph: Graph, made: dict[str, Node], name: str, constants: dict[str, np.ndarray]) -> None:
+def _into_readers(graph: Graph, made: dict[str, Node], name: str, constants: dict[str, np.ndarray],
+                  bounds: dict[str, Bound]) -> None:
     """Fold the factor of the node in ``made`` that makes ``name`` into the convolutions that read it, if it applies.
 
     It applies only to one factor for all channels, without an offset, of which nothing but convolutions reads. The
-    ``constants`` of ``graph`` grow."""
+    ``constants`` of ``graph`` grow. ``bounds`` by ``name`` become bounds by what it was made of."""
     scaling = made[name]
     readers = [made[reader.output] for reader in graph.consumers().get(name, [])]
     if not is_channelwise(graph, scaling) or name in graph.output_tensors() or any(
@@ -59,6 +60,9 @@ def _into_readers(graph: Graph, made: dict[str, Node], name: str, constants: dic
         constants[scaled] = (constants[reader.input(1)] * factor[0]).astype(np.float32)
         made[reader.output] = reader.replace(inputs=(scaling.input(0), scaled, *reader.inputs[2:]))
     del made[name]
+    for tensor, bound in bounds.items():
+        if isinstance(bound, Within) and bound.source == name:
+            bounds[tensor] = bound._replace(source=scaling.input(0), factor=bound.factor * float(factor[0]))
 
 
 def _into_gate(graph: Graph, made: dict[str, Node], product: Node, scaling: Node,

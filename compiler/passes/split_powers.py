@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Graph, Interval, Limited, Node, Within
+from weft.compiler.frontend.graph import Bound, Graph, Interval, Limited, Node, Within
 from weft.compiler.lowering.functions import FUNCTION, of_steps, real_function
 from weft.compiler.lowering.rules import Step, filled
 from weft.compiler.passes.magnitudes import TURN
@@ -189,7 +189,7 @@ class PowerParts:
     powers: Powers
     shapes: dict[str, tuple[int, ...]]
     constants: dict[str, np.ndarray]
-    bounds: dict[str, Interval | Limited | Within]
+    bounds: dict[str, Bound]
     halved: dict[str, list[Node]]
     """Convolution's result -> the nodes that make it from halves of its weights, if they do."""
     levels: dict[int, str] = field(default_factory=dict)
@@ -378,7 +378,7 @@ def _rounded(weights: np.ndarray, largest: float) -> np.ndarray:
     return np.asarray(np.rint(weights * 2.0 ** bits) * 2.0 ** -bits)
 
 
-def _interval(bound: Interval | Limited | Within) -> Interval:
+def _interval(bound: Bound) -> Interval:
     """Return a stated bound that is an interval."""
     assert not isinstance(bound, Within)
     return bound[0], bound[1]

@@ -56,9 +56,9 @@ def bounds(graph: Graph, room: Callable[[str], Interval] | None = None) -> dict[
 
 
 def _within(bound: Within, found: Mapping[str, Interval], room: Callable[[str], Interval]) -> Interval:
-    """Return the bound of a tensor that chooses elements of ``bound.source``, or takes their differences."""
+    """Return the bound of a tensor that chooses elements of ``bound.source`` times a factor, or their differences."""
     known = found.get(bound.source, UNBOUNDED)
-    low, high = known if _finite(known) else room(bound.source)
+    low, high = sorted(end * bound.factor for end in (known if _finite(known) else room(bound.source)))
     low, high = (low - high, high - low) if bound.differences else (low, high)
     return low - bound.margin, high
 

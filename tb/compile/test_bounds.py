@@ -113,3 +113,15 @@ def test_normalised_values_reach_as_many_deviations_as_there_are(tmp_path: Path)
     ours, wanted = outputs(path, tmp_path, seen.astype(np.float32), given.astype(np.float32))
     assert wanted.max() == pytest.approx(math.sqrt(63), rel=1e-3)
     assert np.abs(ours - wanted).max() < 0.05
+
+
+@pytest.mark.parametrize("factors", [0, 1], ids=["alone", "of_a_product"])
+def test_minimum_is_right_where_inputs_differ_more_than_in_calibration(factors: int, tmp_path: Path) -> None:
+    """The factors before the maximum, by which it is a minimum too, are in the weights of what takes it."""
+    product = [helper.make_node("Mul", ["x", "six"], ["product"])] * factors
+    path = model(tmp_path / "m.onnx", *product, helper.make_node("ReduceMin", ["product" if factors else "x"], ["y"]),
+                 inputs=7, outputs=1)
+    seen = np.linspace(-2, 2, 32)[:, None].repeat(7, 1)
+    given = np.where(np.eye(7, dtype=bool), -2.0, 2.0)
+    ours, wanted = outputs(path, tmp_path, seen.astype(np.float32), given.astype(np.float32))
+    assert np.abs(ours - wanted).max() < 0.02
