@@ -21,6 +21,7 @@ from weft.compiler.lir_table import LirTable
 from weft.compiler.lir_verifier import verify
 from weft.compiler.memory.allocation import DramAddress
 from weft.compiler.memory.plan import MemoryPlan
+from weft.compiler.memory.variables import spread_vectors
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.moves import transfer
@@ -82,6 +83,13 @@ def test_even_tiles_lie_in_one_and_odd_ones_in_the_other() -> None:
     assert [DramAddress(100).address(tile, 10) for tile in range(3)] == [Address(DRAM0, 100 + 10 * tile)
                                                                   for tile in range(3)]
     assert home.runs((1, 4)) == [(1, 2), (2, 3), (3, 4)] and DramAddress(100).runs((1, 4)) == [(1, 4)]
+
+
+@pytest.mark.parametrize(("first", "tiles", "vectors"), [(0, 1, 15), (0, 2, 15), (0, 3, 15), (0, 4, 30), (1, 3, 30)])
+def test_dram1_has_room_for_odd_tiles_or_the_only_one(first: int, tiles: int, vectors: int) -> None:
+    """Of 3 x 5 pixels, on three lanes; the last begins at tile 1 of another tensor."""
+    var = Var("a", channels=3 * tiles, height=3, width=5, part=Part("whole", first, 0, 5, 1, 15))
+    assert spread_vectors(var, lanes=3) == vectors
 
 
 def test_a_tensor_of_one_tile_lies_in_either() -> None:

@@ -28,6 +28,7 @@ from weft.compiler.request import Request
 from weft.compiler.tuning import judge
 from weft.compiler.tuning import network as tuning
 from weft.compiler.tuning.judge import Judge, Problem
+from weft.compiler.tuning.moves import FETCH_PACES
 from weft.compiler.tuning.network import tune_network
 from weft.compiler.tuning.search import Budget, Tuned, tune
 from weft.cycles.origin import apart
@@ -137,6 +138,14 @@ def test_another_seed_draws_other_moves(problem: Problem) -> None:
     for executor, seed in ((first, 0), (same, 0), (other, 1)):
         tune([problem], Budget(steps=40, seed=seed), executor, lambda *_: None)
     assert first.given == same.given != other.given
+
+
+def test_paces_of_all_layers_are_judged_first(problem: Problem) -> None:
+    executor = Listening()
+    judge.begin([problem])
+    tune([problem], Budget(steps=16), executor, lambda *_: None)
+    judged = [given[-1] for given in executor.given if isinstance(given[-1], Choices)]
+    assert {*FETCH_PACES} <= {move.fetch_pace for move in judged}
 
 
 def test_no_budget_finds_the_formulas(problem: Problem) -> None:

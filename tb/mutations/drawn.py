@@ -54,6 +54,8 @@ ROOMS = {
     "boards": Room(("boards/shell/*.py", "boards/*.py"), ("tb/unit/boards", "tb/unit/project/test_boards.py")),
     "report": Room(("report/*.py",), ("tb/unit/report",)),
     "explore": Room(("explore/*.py",), ("tb/unit/explore",)),
+    "simulate": Room(("simulate/*.py",), ("tb/unit/simulate", "tb/unit/driver/test_simulated.py",
+                                          "tb/unit/project/test_verilog_coverage.py", "tb/unit/runtime", "tb/system")),
     "cli": Room(("cli/*.py",), ("tb/unit/project", "tb/unit/runtime")),
 }
 

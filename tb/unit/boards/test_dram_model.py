@@ -23,6 +23,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram, LiteDram
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Instruction, Isa
+from weft.simulate.build import DRAM_SOURCES
 from weft.tb.bench.asked_litedram import asked
 
 CHIPS = [name for name, board in BOARDS.items() if board.shell and isinstance(board.shell.memory, Memory)]
@@ -40,6 +41,11 @@ def test_the_record_is_what_litedram_says(board: str) -> None:
     found = subprocess.run([sys.executable, "-m", "weft.boards.shell.controller", board], check=True,
                            capture_output=True, text=True).stdout
     assert found.strip() == repr(dram_of(board))
+
+
+def test_the_simulated_memory_takes_as_many_bursts_as_is_expected() -> None:
+    slots = re.search(r"localparam SLOTS = (\d+);", DRAM_SOURCES[0].read_text())
+    assert slots and EXPECTED.bursts == int(slots[1])
 
 
 def test_boards_without_a_known_controller_have_what_is_expected_anywhere() -> None:

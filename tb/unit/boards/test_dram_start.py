@@ -73,6 +73,13 @@ def test_a_stuck_address_line_is_found(stuck: int | None) -> None:
             check_memory(bridge, MEMORY_BASE, MEMORY_BYTES)
 
 
+def test_the_check_ends_with_the_last_word_of_memory() -> None:
+    model = DramModel([])
+    check_memory(Bridge(model), MEMORY_BASE, MEMORY_BYTES)
+    written = [address for address in model.words if address >= MEMORY_BASE]
+    assert (min(written), max(written)) == (MEMORY_BASE, MEMORY_BASE + MEMORY_BYTES - 4)
+
+
 @pytest.mark.parametrize(("board", "code", "says"), [
     ("ulx3s", 0, "byte lane 1, bitslip 0: .....#O#"), ("ulx3s", 1, "memory at 0x4"), ("ecpix5", 0, "BOARD of device")])
 def test_weft_board_memory(board: str, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -71,6 +71,11 @@ def test_files_of_the_original_load_with_the_documented_defaults() -> None:
     assert (arch.axi_address_width, arch.stream_width, arch.sample_block_size) == (32, 64, 1024)
     assert (arch.register_slices, arch.dram_ports, arch.deep_queues, arch.sampler) == (0, "separate", 0, 1)
     assert Arch.from_dict({**SEED_KEYS, "mac_rounding": EVERY_STEP}).accumulator_width == 16
+    assert (arch.dsp_packing, arch.decoder_multipliers, arch.multiplier_width, arch.weight_load_rows) == (
+        "none", 1, 17, 1)
+    assert (arch.activation_tables, arch.repeat_depth, arch.depthwise_taps, arch.output_maximum, arch.output_slope) == (
+        0, 0, 0, 0, 0)
+    assert (arch.cores, arch.memory_ports, arch.sync_counters, arch.join_cycles) == (1, 1, 0, 0)
 
 
 def test_replace_lets_dependent_defaults_follow() -> None:
@@ -88,6 +93,12 @@ def test_derived_sizes() -> None:
     assert [bits_to_count(count) for count in (1, 2, 3, 4, 5)] == [0, 1, 2, 2, 3]
 
 
+@pytest.mark.parametrize(("taps", "row_taps", "kernel_rows"), [(0, 0, 0), (3, 3, 1), (9, 3, 3)])
+def test_a_depthwise_product_takes_three_taps_of_each_row(taps: int, row_taps: int, kernel_rows: int) -> None:
+    arch = Arch.from_dict({**SEED_KEYS, "array_size": 16, "depthwise_taps": taps})
+    assert (arch.row_taps, arch.kernel_rows) == (row_taps, kernel_rows)
+
+
 def test_an_arch_is_frozen() -> None:
     arch: Any = Arch.from_dict(SEED_KEYS)
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -100,6 +111,23 @@ def refusal(**keys: object) -> str:
     text = str(error.value)
     assert all(part in text for part in (": found ", "; allowed: ", "; way out: ")), text
     return text
+
+
+LIMITS = {
+    "array_size": (2, 256), "dram0_depth": (2, 1 << 32), "dram1_depth": (2, 1 << 32), "local_depth": (2, 65536),
+    "accumulator_depth": (2, 65536), "simd_registers_depth": (0, 16), "stride0_depth": (1, 16),
+    "stride1_depth": (1, 16), "number_of_threads": (1, 1), "thread_queue_depth": (1, 64), "accumulator_width": (4, 96),
+    "lut_count": (0, 16), "lut_depth": (2, 4096), "simd_loop_depth": (0, 64), "local_banks": (1, 16),
+    "accumulator_banks": (1, 16), "axi_data_width": (32, 1024), "axi_max_burst": (1, 256),
+    "axi_address_width": (16, 64), "stream_width": (32, 1024), "sample_block_size": (1, 65536),
+    "register_slices": (0, 1), "deep_queues": (0, 1), "sampler": (0, 1), "decoder_multipliers": (0, 1),
+    "activation_tables": (0, 8), "weight_load_rows": (1, 2), "repeat_depth": (0, 4096), "depthwise_taps": (0, 9),
+    "multiplier_width": (17, 24), "output_maximum": (0, 1), "output_slope": (0, 1), "cores": (1, 16),
+    "memory_ports": (1, 4), "sync_counters": (0, 16), "join_cycles": (0, 65535)}
+
+
+def test_the_limits_are_these() -> None:
+    assert {name: (row.low, row.high) for name, row in KEYS.items() if row.low is not None} == LIMITS
 
 
 @pytest.mark.parametrize("key", [name for name, row in KEYS.items() if row.low is not None])

@@ -15,6 +15,8 @@ from amaranth.sim import Simulator
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.schemes import FIXED_POINT_SCHEMES, INTEGER_SCHEMES, Scheme
+from weft.hw.contract.schemes.base import OutputRescale
+from weft.hw.contract.schemes.int8 import SCALE_VECTORS
 from weft.hw.parts.schemes import CIRCUITS, circuits
 
 ROOT = Path(__file__).parents[3]
@@ -50,6 +52,22 @@ def test_every_number_system_has_its_circuits() -> None:
 
 def test_codes_that_drivers_read_differ() -> None:
     assert len({each.code for each in FIXED_POINT_SCHEMES.values()}) == len(FIXED_POINT_SCHEMES)
+
+
+@pytest.mark.parametrize(("name", "data_type", "cycles"), [
+    ("once", "FP16BP8", 8), ("every_step", "FP16BP8", 1), ("once", "INT8", 1)])
+def test_only_a_bias_that_is_rescaled_column_by_column_holds_up_the_next(name: str, data_type: str,
+                                                                          cycles: int) -> None:
+    assert system(name, data_type).bias_interval(8) == cycles
+
+
+def test_bytes_lose_from_a_sixteenth_of_their_range_beyond_it() -> None:
+    """17 beyond its ends are a loss and 16 are none; below a ReLU's end nothing is."""
+    values, times_one = np.array([-145, -144, 143, 144]), np.eye(SCALE_VECTORS, 1, dtype=np.int64)
+    for zero, relu, lost in ((0, False, [True, False, False, True]), (0, True, [False, False, False, True]),
+                             (-128, False, [False, False, False, True])):
+        found = system("once", "INT8").is_cut(values - zero, OutputRescale(scales=times_one, zero=zero), relu)
+        assert found.tolist() == lost
 
 
 def test_each_byte_is_a_weight_and_the_lowest_one_is_its_neighbour() -> None:

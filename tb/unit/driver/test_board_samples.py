@@ -26,6 +26,7 @@ from weft.hw.contract.samples import COUNTER_BITS, FILLER
 from weft.runtime.driver.device import Device
 from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.memory_map import LITEX_MEMORY, LITEX_REGISTERS
+from weft.runtime.driver.sample_ring import SampleRing
 from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.targets import open_target, read_device
 from weft.runtime.driver.uartbone import UartBone
@@ -97,6 +98,24 @@ class Ringed:
             self._put()
         else:
             self.model.write(address, word)
+
+
+def test_a_count_that_comes_back_changed_puts_all_that_was_written_in_doubt() -> None:
+    """The ring was told 0, and says 7 twice: each time what was written before may be lost too."""
+    class Deaf:
+        name, told, doubted = "deaf", [7, 7, 0], 0
+
+        def command(self, address: int, word: int) -> None:
+            assert (address, word) == (RING + RING_TAKEN, 0)
+
+        def read(self, address: int, count: int) -> np.ndarray:
+            return np.array([self.told.pop(0), *[5] * (count - 1)])
+
+        def doubt(self) -> None:
+            self.doubted += 1
+
+    bridge = Deaf()
+    assert SampleRing(bridge, RING)._waiting() == 5 and bridge.doubted == 2  # type: ignore[arg-type]
 
 
 def shell(**changed: Any) -> ShellFile:

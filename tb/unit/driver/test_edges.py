@@ -89,6 +89,11 @@ def test_a_phase_is_one_of_those_that_there_are(name: str) -> None:
         ShellFile.of({**SHELL, "dram": {**both, name: phases}})
 
 
+@pytest.mark.parametrize("phase", [0, None])
+def test_the_only_phase_may_be_named_or_not(phase: int | None) -> None:
+    assert ShellFile.of({**SHELL, "dram": {**SHELL["dram"], "phases": 1, "read_phase": phase, "write_phase": phase}})
+
+
 @pytest.mark.parametrize("name", ["ctrl_scratch", "sdram_dfii_control", "sdram_dfii_pi0_command",
                                   "sdram_dfii_pi0_command_issue", "sdram_dfii_pi0_address", "sdram_dfii_pi0_baddress",
                                   "sdram_dfii_pi0_wrdata", "sdram_dfii_pi0_rddata"])

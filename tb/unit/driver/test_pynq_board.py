@@ -14,6 +14,7 @@ import pytest
 from weft.boards.vivado.zynq import KINDS
 from weft.hw.contract.csr import CONTROL_REGISTERS, Access, board_code
 from weft.runtime.driver.memory_map import MemoryMap, Region
+from weft.runtime.driver.memory_mapped import NOTHING
 from weft.runtime.driver.pynq_board import REGISTERS, PynqMemory, open_overlay
 from weft.runtime.driver.registers import DeviceError
 from weft.runtime.driver.transport import LinkError
@@ -176,6 +177,15 @@ def test_words_beside_the_ones_that_are_written_stay_the_machines(zynq: Zynq) ->
     zynq.memory[(START - PHYSICAL) // 4 + 1] = 77
     memory.write(START + 8, np.array([5], np.uint32))
     assert memory.read(START, 3).tolist() == [0, 77, 5]
+
+
+def test_a_buffer_that_was_given_back_is_not_touched(zynq: Zynq) -> None:
+    memory = memory_of(zynq)
+    memory.write(START, np.ones(4, np.uint32))
+    memory.close()
+    memory.write(START, np.zeros(4, np.uint32))
+    assert memory.read(START, 4).tolist() == [NOTHING] * 4
+    assert zynq.memory[(START - PHYSICAL) // 4:][:4].tolist() == [1] * 4
 
 
 def test_registers_are_where_the_block_design_has_them() -> None:

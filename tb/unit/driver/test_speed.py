@@ -53,6 +53,23 @@ def test_an_end_is_noticed_soon(speed: LinkSpeed, tmp_path: Path) -> None:
     assert max(board.late) < LATE + 2 * answer / SECONDS, board.late
 
 
+def test_looks_at_a_long_run_are_rarer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundredth of the time that is gone lies between two: 3 ms at the end, and at the start 0.1 ms."""
+    made, pauses = large(tmp_path), []
+    device, _, _ = timed(SPEEDS[1], board_of(made, seconds=0.3), witnessed=True)
+    bridge = device.target.bridge  # type: ignore[attr-defined]
+    pause = bridge.pause
+
+    def listening(seconds: float) -> None:
+        pauses.append(seconds)
+        pause(seconds)
+
+    monkeypatch.setattr(bridge, "pause", listening)
+    device.load(made)
+    device.run(inputs_for(made), raw=True)
+    assert min(pauses) == 1e-4 and 0.0028 < max(pauses) < 0.0032
+
+
 @pytest.mark.parametrize("speed", SPEEDS, ids=[speed.kind for speed in SPEEDS])
 def test_an_end_that_is_expected_is_noticed_at_once(speed: LinkSpeed, tmp_path: Path) -> None:
     """However short the program is beside an answer: its cycles were counted when it ran before."""

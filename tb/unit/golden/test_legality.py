@@ -11,7 +11,7 @@ from weft.golden.legality import first_stop
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import WAYS_OUT, Cause
-from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import COUNTER_WIDTH, DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.support.errors import IsaError
@@ -91,6 +91,16 @@ def test_a_range_of_strides_ends_with_the_last_stride() -> None:
         placed = legal._replace(operand1=first | 2 << isa.address_widths[1], operand2=2)
         found = assert_same(isa.assemble([placed]), arch)
         assert (found and found.cause) == cause
+
+
+def test_a_signal_posts_to_all_cores_or_waits_for_255() -> None:
+    arch = MACHINES["cores"]
+    isa = Isa(arch)
+    for legal in (isa.post(0, range(arch.cores), 0, 1), isa.wait(0, 255, 0, 1)):
+        more = legal._replace(operand0=legal.operand0 + (1 << COUNTER_WIDTH))
+        assert assert_same(isa.assemble([legal]), arch) is None
+        found = assert_same(isa.assemble([more]), arch)
+        assert found is not None and found.cause is Cause.SIGNAL
 
 
 @pytest.mark.parametrize("unit", ["MatMul", "DataMove"])

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from weft.golden.alu import OPERATIONS
 from weft.golden.machine import Machine
-from weft.hw.contract.instructions import SimdOpcode, SimdSub
+from weft.hw.contract.instructions import SimdOpcode, SimdSub, simd_argument_count
+from weft.hw.contract.numerics import DataType
 from weft.hw.contract.registers import Register
+from weft.hw.simd.reference import simd_reference
 from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
 
 S = SimdOpcode
@@ -45,6 +49,15 @@ def test_simd_operation(machine: Machine, opcode: SimdOpcode, left: int, right: 
         isa.simd(SimdSub(opcode, left=0, right=1, destination=1), read=1, write=2))
     assert machine.accumulators[2, 0] == result
     assert machine.simd_registers[0, 0] == result
+
+
+@pytest.mark.parametrize("opcode", OPERATIONS, ids=lambda opcode: opcode.name)
+def test_every_pair_of_a_small_type(opcode: SimdOpcode) -> None:
+    """All 256 pairs of FP4BP2, against the reference of the hardware's ALU."""
+    number, values = DataType.parse("FP4BP2"), np.arange(-8, 8)
+    pair = np.meshgrid(values, values)
+    found = OPERATIONS[opcode](number, *pair[:max(simd_argument_count(opcode), 1)])
+    assert np.array_equal(found, simd_reference(number, opcode, *pair))
 
 
 def test_simd_no_op_passes_the_input_and_zero_without_read(machine: Machine) -> None:

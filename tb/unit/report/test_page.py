@@ -181,6 +181,11 @@ def test_picture_has_the_machines_layers_and_the_hosts_nodes(network: Network) -
     assert found[-1]["after"] == [len(found) - 2]
 
 
+def test_layers_of_all_programs_are_counted_together(network: Network) -> None:
+    found = nodes(dataclasses.replace(network, parts=network.parts * 2))
+    assert [node["layer"] for node in found if node["where"] == "machine"] == [*range(8)]
+
+
 def test_layers_without_sources_follow_each_other(network: Network) -> None:
     sources: tuple[Any, ...] = (None, [7], "x", [[]])
 

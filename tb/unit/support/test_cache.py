@@ -36,6 +36,16 @@ def test_a_new_cache_is_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found == tmp_path / "a" / "cache" and stat.S_IMODE(found.stat().st_mode) == 0o700
 
 
+def test_the_cache_is_in_the_checkout_or_with_the_users_other_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WEFT_CACHE", raising=False)
+    assert cache.chosen() == ROOT / "build" / "cache"
+    monkeypatch.setattr(cache, "is_checkout", lambda: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/else/where")
+    assert cache.chosen() == Path("/else/where/weft")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache.chosen() == Path.home() / ".cache" / "weft"
+
+
 def test_a_cache_that_others_may_only_read_stays_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").mkdir(mode=0o755)
     assert used(tmp_path / "cache", monkeypatch) == tmp_path / "cache"
