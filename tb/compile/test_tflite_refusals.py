@@ -19,6 +19,7 @@ from weft.compiler.frontend.tflite.model import to_model
 from weft.tb.compile.tflite_files import INT8, INT32, FileMaker, Graph
 from weft.tb.compile.tflite_floats import (
     IMAGE,
+    TANH,
     VALID,
     Make,
     joined,
@@ -65,11 +66,26 @@ def _two(code: str, first: Sequence[int], other: Sequence[int], made: Sequence[i
     return lambda file: file.main.run(code, [file.main.input("x", first), file.main.input("other", other)], made)
 
 
+def _known_state(file: FileMaker) -> None:
+    rnn(file)
+    file.main.tensors[4]["buffer"] = file.buffer(weights(1, 5))
+
+
+def _shared_state(file: FileMaker) -> None:
+    """A second layer, which would read what the first one leaves."""
+    rnn(file)
+    graph = file.main
+    graph.run("UNIDIRECTIONAL_SEQUENCE_RNN", [5, graph.constant(weights(5, 5)), 2, 3, 4], (1, 3, 5),
+              options={"FusedActivationFunction": TANH}, name="other")
+
+
 OPERATORS: dict[str, tuple[Make, str]] = {
     # -- windows, convolutions, matrices
     "a pool of three axes": (
         of_image("MAX_POOL_2D", (1, 6, 7), source=(1, 6, 7), FilterWidth=1, FilterHeight=1, StrideW=1, StrideH=1),
         r"MAX_POOL_2D, shape of input 0: found \[1, 6, 7\]; allowed: 4 dimensions"),
+    "a normalisation of three axes": (of_image("LOCAL_RESPONSE_NORMALIZATION", (1, 6, 7), source=(1, 6, 7), Radius=1),
+                                      r"shape of input 0: found \[1, 6, 7\]; allowed: 4 dimensions"),
     "a filter of other channels": (window("CONV_2D", (3, 2, 2, 3), (1, 6, 7, 3)),
                                    "channels: found 4 with a filter of 3; allowed: a multiple of the filter's"),
     "depthwise taps for another image": (window("DEPTHWISE_CONV_2D", (1, 3, 3, 6), IMAGE),
@@ -136,6 +152,9 @@ OPERATORS: dict[str, tuple[Make, str]] = {
     "an LSTM of three gates": (_with_input(lstm, 1, -1), "found coupled gates, a clipped cell"),
     "an LSTM with gates of two sizes": (_with_input(lstm, 2, 4),
                                         r"weights: found \[\[5, 4\], .*\[5, 5\].*\]; allowed: four of \[5, 5\]"),
+    "a state that is known": (_known_state, "state 'state': found a constant, or the state of another layer; allowed: "
+                                            "a variable of this layer alone"),
+    "a state of two layers": (_shared_state, "node 'other', .*, state 'state': found a constant, or the state of"),
     "an RNN without a function": (_changed(rnn, options={}), "fused activation: found none; allowed: RELU, TANH"),
 }
 """What is wrong -> the file and the message."""
@@ -180,6 +199,7 @@ CONSTANTS: dict[str, tuple[Make, str]] = {
         lambda file: file.main.run("RELU", [file.main.input("x", IMAGE, INT8, scale=[0.5] * 4, axis=3)], IMAGE, INT8,
                                    scale=0.5),
         "scales of tensor 'x': found 4 numbers; allowed: one for the tensor: only constants"),
+    "a cast to texts": (of_image("CAST", kind="string"), "type of tensor 'cast1': found string; allowed: numbers"),
     "an input of texts": (lambda file: file.main.run("ABS", [file.main.input("x", IMAGE, "string")], IMAGE),
                           "type of tensor 'x': found string; allowed: numbers"),
     "a buffer that is not there": (_changed(_known(), tensor=0, buffer=9), "it names buffer 9 of 2"),
@@ -258,6 +278,16 @@ def _begun_by_an_operator(file: FileMaker) -> None:
     file.graphs[1].run("ABS", [1], (1, 3, 1, 4))
 
 
+def _begun_by_an_input(file: FileMaker) -> None:
+    stream(file)
+    file.graphs[1].operators[1]["inputs"][1] = file.graphs[1].input("given", (1, 3, 1, 4), INT8)
+
+
+def _begun_without_a_handle(file: FileMaker) -> None:
+    stream(file)
+    del file.graphs[1].operators[0]
+
+
 NETWORKS: dict[str, tuple[Make, str]] = {
     "a tensor that is made twice": (_twice, "tensor 'y' is made twice"),
     "an operator that makes the input": (
@@ -281,6 +311,8 @@ NETWORKS: dict[str, tuple[Make, str]] = {
     "a beginning that is computed": (
         _begun_by_an_operator,
         "operator ABS of subgraph 1: found run once before the network; allowed: VAR_HANDLE and ASSIGN_VARIABLE"),
+    "a beginning that is given": (_begun_by_an_input, "operator ASSIGN_VARIABLE of subgraph 1: found run once"),
+    "a beginning of nothing": (_begun_without_a_handle, "operator ASSIGN_VARIABLE of subgraph 1: found run once"),
 }
 """What is wrong -> the file and the message."""
 
