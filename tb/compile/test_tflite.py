@@ -22,7 +22,7 @@ from weft.tb.compile.run_model import signal_to_noise
 from weft.tb.compile.tflite_bytes import BYTES, int8_network, stored, words
 from weft.tb.compile.tflite_files import INT32, FileMaker, LiteRt
 from weft.tb.compile.tflite_floats import FLOATS, IMAGE, Make, conv, weights
-from weft.tb.compile.tflite_streams import STREAMS, stream
+from weft.tb.compile.tflite_streams import STREAMS, read_again, stream
 from weft.tmodel.onnx_engine import session
 
 LARGEST_ERROR = 1e-4
@@ -107,6 +107,16 @@ def test_ends_are_what_is_asked_for(tmp_path: Path) -> None:
         read_model(path, ["lost/next"])
 
 
+def test_an_end_without_states_reads_what_was_assigned_before(tmp_path: Path) -> None:
+    path = made(read_again, tmp_path)
+    cut = read_model(path, ["y"])
+    assert [port.name for port in cut.inputs] == ["x", "kept"] and not cut.states
+    x, kept = (np.random.default_rng(seed).uniform(0.1, 1, (1, 4)).astype(np.float32) for seed in range(2))
+    found, = ran(load_model(path, ["y"]), {"x": x, "kept": kept}).values()
+    np.testing.assert_allclose(found, (x + kept) * np.exp(kept), rtol=1e-6)
+    assert [port.name for port in read_model(path, ["exp7"]).inputs] == ["kept"]
+
+
 def test_an_image_stays_in_planes(tmp_path: Path) -> None:
     """From the input to the output no Transpose but the first and the last, whatever is done to the image."""
     def write(file: FileMaker) -> None:
@@ -155,6 +165,33 @@ def test_weights_of_four_bits(tmp_path: Path) -> None:
 
     four, eight = (load_model(made(partial(write, kind), tmp_path)) for kind in ("int4", "int8"))
     assert four == eight
+
+
+def test_weights_of_half_a_real_number(tmp_path: Path) -> None:
+    """bfloat16 is the upper half of float32."""
+    def write(halves: bool, file: FileMaker) -> None:
+        graph, real = file.main, (weights(5, 4).view(np.uint32) & 0xFFFF0000)
+        data = (real >> 16).astype(np.uint16) if halves else real
+        known = graph.tensor("filter", (5, 4), "bfloat16" if halves else "float32", data=data)
+        graph.run("FULLY_CONNECTED", [graph.input("x", (1, 4)), known, graph.constant(weights(5))], (1, 5))
+
+    half, whole = (load_model(made(partial(write, way), tmp_path)) for way in (True, False))
+    assert half == whole
+
+
+def test_a_bias_without_a_scale_has_that_of_the_products(tmp_path: Path) -> None:
+    def write(scaled: bool, file: FileMaker) -> None:
+        graph = file.main
+        known = graph.constant(np.arange(20).reshape(5, 4) - 9, "int8", scale=0.25)
+        bias = graph.constant(np.arange(5) * 100, INT32, scale=0.125 if scaled else None)
+        x = graph.input("x", (1, 4), "int8", scale=0.5)
+        graph.run("FULLY_CONNECTED", [x, known, bias], (1, 5), "int8", scale=1)
+
+    without, scaled = (load_model(made(partial(write, way), tmp_path)) for way in (False, True))
+    x = {"x": np.array([[100, -7, 50, 3]], np.int8)}
+    (found,), (wanted,) = ran(without, x).values(), ran(scaled, x).values()
+    np.testing.assert_array_equal(found, wanted)
+    assert len(set(found.ravel().tolist())) == 5
 
 
 def test_weights_of_bytes_between_real_numbers(tmp_path: Path) -> None:
@@ -285,6 +322,24 @@ def test_open_sizes_are_those_that_are_told(sizes: tuple[int, ...], tmp_path: Pa
     assert read_model(path, shapes={"x": sizes}).shapes["x"] == sizes
 
 
+def _reshaped(signature: list[int]) -> Make:
+    """A RESHAPE whose sizes stand in the result alone, of an image of any size."""
+    return lambda file: file.main.run("RESHAPE", [file.main.input("x", IMAGE, signature=OPEN_IMAGE)], (1, 4),
+                                      signature=signature)
+
+
+def _sum(file: FileMaker) -> None:
+    """An image of any size and one of a fixed size."""
+    graph = file.main
+    graph.run("ADD", [graph.input("x", IMAGE, signature=OPEN_IMAGE), graph.input("other", IMAGE)], IMAGE)
+
+
+def test_a_shape_without_an_input_is_that_of_the_result(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 6, 7, 4)).astype(np.float32)
+    found, = ran(load_model(made(_reshaped([-1, 8]), tmp_path), shapes={"x": x.shape}), {"x": x}).values()
+    np.testing.assert_array_equal(found, x.reshape(-1, 8))
+
+
 def test_a_slice_to_the_end_of_an_open_size(tmp_path: Path) -> None:
     """LiteRT takes the placeholder for its size."""
     def write(file: FileMaker) -> None:
@@ -312,6 +367,9 @@ def test_open_sizes_that_nobody_tells_are_those_of_the_file(tmp_path: Path) -> N
     (_open, (1, 0, 9, 4), "--shape x: found 1,0,9,4; allowed: sizes that fit"),
     (_with(input={"signature": [1, -1, 7, 4]}, options={"Padding": 1}), (1, 1, 7, 4),
      "sizes of at least 1; way out: give other sizes of x with --shape"),
+    (_reshaped([1, 4]), (1, 6, 7, 4), r"shape: found \[1, 4\] for \[1, 6, 7, 4\]; allowed: as many numbers"),
+    (_reshaped([-1, -1]), (1, 6, 7, 4), r"shape: found \[-1, -1\] for .*at most one size open; way out: convert"),
+    (_sum, (1, 5, 7, 4), "sizes of the inputs that fit this operator; way out: give other sizes of x, other with"),
     (lambda file: file.main.run("SPACE_TO_BATCH_ND", [
         file.main.input("x", IMAGE, signature=[1, -1, 7, 4]), file.main.constant([1, 7], INT32),
         file.main.constant([[0, 0], [0, 0]], INT32)], (7, 6, 1, 4), signature=[7, -1, 1, 4]), IMAGE,

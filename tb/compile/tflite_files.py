@@ -31,8 +31,8 @@ class Graph:
 
     def tensor(self, name: str, shape: Sequence[int], kind: str = "float32", *, data: np.ndarray | None = None,
                scale: float | Sequence[float] | None = None, zero: int = 0, axis: int = 0, **more: Any) -> int:
-        """``more``: ``signature``, ``variable``, ``sparsity`` (order, blocks, levels: a size, or segments and
-        indices)."""
+        """``more``: ``signature``, ``variable``, ``sparsity`` (order, blocks, levels: a size, or segments and indices,
+        perhaps with the schema's name for a vector of them)."""
         scales = [] if scale is None else np.atleast_1d(scale).tolist()
         self.tensors.append({"name": name, "shape": list(shape), "kind": kind, "scales": scales,
                              "zeros": [zero] * len(scales), "axis": axis, "buffer": self.file.buffer(data), **more})
@@ -64,9 +64,11 @@ class Graph:
 
 
 class FileMaker:
-    """``main`` is the network; ``graph()`` adds another subgraph."""
+    """``main`` is the network; ``graph()`` adds another subgraph. ``apart``: constants lie behind the flatbuffer, as in
+    files that are too large for one."""
 
-    def __init__(self) -> None:
+    def __init__(self, apart: bool = False) -> None:
+        self.apart = apart
         self.buffers: list[bytes] = [b""]
         self.codes: list[tuple[str, int]] = []
         self.graphs: list[Graph] = []
@@ -102,12 +104,16 @@ class _Writer:
         self.builder = flatbuffers.Builder(1 << 12)
 
     def model(self, file: FileMaker) -> bytes:
+        buffers = (self.table("Buffer", Offset=APART + number, Size=len(each)) if file.apart and each else
+                   self.table("Buffer", Data=self.numbers(each, "uint8")) for number, each in enumerate(file.buffers))
         made = self.table("Model", Version=3, OperatorCodes=self.tables(map(self.code, file.codes)),
-                          Subgraphs=self.tables(map(self.graph, file.graphs)),
-                          Buffers=self.tables(self.table("Buffer", Data=self.numbers(each, "uint8"))
-                                              for each in file.buffers))
+                          Subgraphs=self.tables(map(self.graph, file.graphs)), Buffers=self.tables(buffers))
         self.builder.Finish(made, b"TFL3")
-        return bytes(self.builder.Output())
+        content = bytes(self.builder.Output())
+        for number, each in enumerate(file.buffers if file.apart else ()):
+            place = len(content).to_bytes(8, "little")
+            content = content.replace((APART + number).to_bytes(8, "little"), place) + each
+        return content
 
     def table(self, kind: str, **fields: Any) -> int:
         """A table whose fields are numbers, or offsets that were made before."""
@@ -176,13 +182,18 @@ class _Writer:
             if isinstance(level, int):
                 made.append(self.table("DimensionMetadata", Format=0, DenseSize=level))
                 continue
-            vectors = [self.table("Int32Vector", Values=self.numbers(each)) for each in level]
-            kind = tflite.SparseIndexVector.Int32Vector
+            *pair, name = level if len(level) == 3 else (*level, "Int32Vector")
+            vectors = [self.table(name, Values=self.numbers(each, name.removesuffix("Vector").lower()))
+                       for each in pair]
+            kind = getattr(tflite.SparseIndexVector, name)
             made.append(self.table("DimensionMetadata", Format=SPARSE, ArraySegmentsType=kind, ArraySegments=vectors[0],
                                    ArrayIndicesType=kind, ArrayIndices=vectors[1]))
         return self.table("SparsityParameters", TraversalOrder=self.numbers(order), BlockMap=self.numbers(blocks),
                           DimMetadata=self.tables(made))
 
+
+APART = 0x5EED_0000_0000_0000
+"""Stands for the place of the first buffer until it is known."""
 
 VERSIONS = {"BROADCAST_TO": 2}
 """Operators that LiteRT has not in their first version."""

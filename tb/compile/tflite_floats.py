@@ -172,6 +172,39 @@ def chosen(file: FileMaker) -> None:
     graph.run("SELECT_V2", [graph.run("GREATER", [x, other], IMAGE, "bool"), x, other], IMAGE)
 
 
+def chosen_rows(file: FileMaker) -> None:
+    """A condition for each entry of the first axis."""
+    graph = file.main
+    x, other, line = graph.input("x", (3, 8)), graph.input("other", (3, 8)), graph.input("line", (3,))
+    graph.run("SELECT", [graph.run("GREATER", [line, graph.constant(0.5)], (3,), "bool"), x, other], (3, 8))
+
+
+def over_nothing(file: FileMaker) -> None:
+    """A mean over the axes of a single number, of which there are none."""
+    graph = file.main
+    line, one = graph.input("x", (3, 8)), graph.input("one", ())
+    graph.run("MEAN", [line, graph.run("SHAPE", [one], (0,), INT32, options={"OutType": 2})], (3, 8))
+
+
+def of_channels(file: FileMaker) -> None:
+    """A number for each channel that is computed, so that it gets the axes of planes."""
+    graph = file.main
+    image, line = conv(graph, graph.input("x", IMAGE), IMAGE, 4), graph.input("line", (4,))
+    graph.run("ADD", [image, graph.run("ABS", [line], (4,))], IMAGE)
+
+
+def filled(file: FileMaker) -> None:
+    graph = file.main
+    number = graph.run("SUM", [graph.input("x", (3, 8)), graph.constant([0, 1], INT32)], ())
+    graph.run("FILL", [graph.constant([2, 3], INT32), number], (2, 3))
+
+
+def turned_weights(file: FileMaker) -> None:
+    graph = file.main
+    known = graph.run("TRANSPOSE", [graph.constant(weights(8, 5)), graph.constant([1, 0], INT32)], (5, 8))
+    graph.run("FULLY_CONNECTED", [graph.input("x", (1, 8)), known], (1, 5))
+
+
 def of_shapes(file: FileMaker) -> None:
     """A shape that the network asks for."""
     graph = file.main
@@ -221,8 +254,12 @@ FLOATS: dict[str, Make] = {
     "SOFTMAX": of_image("SOFTMAX", Beta=1.0), "SOFTMAX, beta": of_image("SOFTMAX", (3, 8), source=(3, 8), Beta=0.5),
     "LOG_SOFTMAX": of_image("LOG_SOFTMAX"), "L2_NORMALIZATION": of_image("L2_NORMALIZATION"),
     "LOCAL_RESPONSE_NORMALIZATION": of_image("LOCAL_RESPONSE_NORMALIZATION", Radius=1, Bias=1.0, Alpha=0.5, Beta=0.5),
-    "SELECT_V2": chosen, "CAST": of_image("CAST", kind=INT32, InDataType=0, OutDataType=2),
+    "ADD of computed channels": of_channels, "SELECT_V2": chosen, "SELECT of rows": chosen_rows,
+    "CAST": of_image("CAST", kind=INT32, InDataType=0, OutDataType=2),
     "FLOOR_DIV": of_image("FLOOR_DIV", constants=[np.float32(0.3)]),
+    "FAKE_QUANT": of_image("FAKE_QUANT", Min=-0.25, Max=0.5, NumBits=16),
+    "FLOOR_DIV of whole numbers": lambda file: file.main.run("FLOOR_DIV", [
+        file.main.input("x", (3, 8), INT32), file.main.constant([-7] * 4 + [5] * 4, INT32)], (3, 8), INT32),
     # -- windows
     "AVERAGE_POOL_2D, SAME": pool("AVERAGE_POOL_2D", SAME, (1, 3, 4, 4)),
     "AVERAGE_POOL_2D, VALID": pool("AVERAGE_POOL_2D", VALID, (1, 3, 3, 4), FusedActivationFunction=RELU),
@@ -230,6 +267,7 @@ FLOATS: dict[str, Make] = {
     "L2_POOL_2D": pool("L2_POOL_2D", VALID, (1, 3, 3, 4)),
     "MEAN of pixels": of_image("MEAN", (1, 4), [[1, 2]]),
     "MEAN, axes kept": of_image("MEAN", (1, 1, 1, 4), [[1, -2]], KeepDims=True),
+    "MEAN of no axis": over_nothing,
     "MEAN of rows": of_image("MEAN", (1, 7, 4), [[1]]), "SUM of channels": of_image("SUM", (1, 6, 7), [[3]]),
     "REDUCE_MAX": of_image("REDUCE_MAX", (1, 4), [[1, 2]]), "REDUCE_MIN": of_image("REDUCE_MIN", (1, 6, 7), [[-1]]),
     "REDUCE_PROD": of_image("REDUCE_PROD", (1, 6, 7), [[-1]]),
@@ -259,13 +297,16 @@ FLOATS: dict[str, Make] = {
     "STRIDED_SLICE, masks": strided([9, 1, -3, 0], [9, 9, -1, 0], [1, 1, 1, 1], (1, 5, 2, 4), BeginMask=9, EndMask=11),
     "STRIDED_SLICE, one": strided([0, 0, -1, 0], [1, 6, 0, 4], [1, 1, 1, 1], (1, 6, 4), ShrinkAxisMask=4),
     "STRIDED_SLICE, backwards": strided([0, 5, 0, 0], [1, -99, 7, 4], [1, -2, 1, 1], (1, 3, 7, 4)),
+    "STRIDED_SLICE, new axis": strided([0, 0, 1], [1, 0, 5], [1, 1, 2], (1, 1, 2, 7, 4), NewAxisMask=2),
     "STRIDED_SLICE, ellipsis": strided([0, 0, 1], [1, 0, 3], [1, 1, 1], (1, 6, 7, 2), EllipsisMask=2),
     "SLICE of everything": of_image("SLICE", IMAGE, [[0, 0, 0, 0], [-1, -1, -1, -1]]),
     "MIRROR_PAD of nothing": of_image("MIRROR_PAD", IMAGE, [[[0, 0]] * 4], Mode=1),
+    "GATHER_ND": of_image("GATHER_ND", (3, 4), [[[0, 5, 1], [0, 2, 6], [0, 0, 0]]]),
     "GATHER": of_image("GATHER", (1, 6, 7, 2), [[3, 1]], Axis=3),
     "TILE": of_image("TILE", (1, 6, 14, 4), [[1, 1, 2, 1]]),
     "BROADCAST_TO": of_image("BROADCAST_TO", (3, 8), [[3, 8]], source=(1, 8)),
     "REVERSE_V2": of_image("REVERSE_V2", IMAGE, [[2]]), "SHAPE and FILL": of_shapes,
+    "FILL by a computed number": filled, "TRANSPOSE of a constant": turned_weights,
     **{f"CUMSUM of axis {axis}": of_image("CUMSUM", IMAGE, [np.int32(axis)], **options)
        for axis, options in SUMS},
     "DEPTH_TO_SPACE": of_image("DEPTH_TO_SPACE", (1, 12, 14, 1), BlockSize=2),

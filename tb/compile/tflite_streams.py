@@ -37,6 +37,18 @@ def stream(file: FileMaker, kind: str = INT8, first: float = 0.0) -> None:
         graph.outputs = [graph.run("CONV_2D", [both, *known], (1, 5, 1, 3), options={"StrideW": 1, "StrideH": 1})]
 
 
+def read_again(file: FileMaker) -> None:
+    """A sum of all that came: the variable is read twice before it is assigned, and once behind."""
+    graph, begin, shape = file.main, file.graph(), (1, 4)
+    begun = begin.run("VAR_HANDLE", [], (), "resource", options={"SharedName": "kept"}, name="kept")
+    begin.operator("ASSIGN_VARIABLE", [begun, begin.constant(np.zeros(shape))], [])
+    graph.operator("CALL_ONCE", [], [], {"InitSubgraphIndex": 1})
+    handle = graph.run("VAR_HANDLE", [], (), "resource", options={"SharedName": "kept"}, name="kept")
+    before, again = (graph.run("READ_VARIABLE", [handle], shape) for _ in range(2))
+    graph.operator("ASSIGN_VARIABLE", [handle, graph.run("ADD", [before, graph.input("x", shape)], shape)], [])
+    graph.run("MUL", [graph.run("READ_VARIABLE", [handle], shape), graph.run("EXP", [again], shape)], shape, name="y")
+
+
 def lstm(file: FileMaker, time_major: bool = False) -> None:
     graph = file.main
     units, size, shape = 5, 4, (1, 3, 4)
@@ -59,5 +71,6 @@ def rnn(file: FileMaker) -> None:
 
 STREAMS: dict[str, Make] = {
     "a variable of bytes": stream, "a variable of real numbers": partial(stream, kind="float32"),
+    "a variable that is read again": read_again,
     "LSTM": lstm, "LSTM, steps first": partial(lstm, time_major=True), "RNN": rnn}
 """Networks that keep something."""

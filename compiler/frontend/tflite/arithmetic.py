@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.frontend.tflite.numbers import TYPES
 from weft.compiler.frontend.tflite.operation import Convert, Operation
-from weft.compiler.frontend.tflite.values import REAL_TYPES
+from weft.compiler.frontend.tflite.values import PLANES, REAL_TYPES
 
 SMALLEST_NORM = 1e-6
 """The least divisor of L2_NORMALIZATION."""
@@ -98,12 +97,8 @@ def l2_normalization(op: Operation) -> None:
 
 def local_response_normalization(op: Operation) -> None:
     """Convert LOCAL_RESPONSE_NORMALIZATION."""
-    layout = op.layout(0)
-    if len(op.shape(0)) == 4:
-        layout = "/planes"
     size = 2 * op.option("Radius") + 1
-    same_place = op.read(0, layout)
-    op.write("LRN", [same_place], layout, size=size, alpha=op.option("Alpha") * size, beta=op.option("Beta"),
+    op.write("LRN", [op.read(0, PLANES)], PLANES, size=size, alpha=op.option("Alpha") * size, beta=op.option("Beta"),
              bias=op.option("Bias"))
 
 
@@ -128,9 +123,6 @@ def densify(op: Operation) -> None:
 
 def cast(op: Operation) -> None:
     """Convert CAST."""
-    kind = op.outputs[0].tensor.type
-    if kind not in TYPES.values():
-        raise op.refusal("type", kind, "a type of numbers")
     same(op, "Cast", to=op.outputs[0].onnx_type)
 
 

@@ -75,9 +75,7 @@ class Operation:
 
     @property
     def made(self) -> tuple[int, ...]:
-        """The shape of the first result. Raise Damaged without a result."""
-        if not self.outputs:
-            raise Damaged(f"operator {self.operator.code} makes nothing")
+        """The shape of the first result; only ASSIGN_VARIABLE has none."""
         return self.outputs[0].shape
 
     def numbers(self, index: int) -> np.ndarray:
@@ -153,8 +151,6 @@ class Operation:
     def give(self, name: str, layout: Layout = FILE, *, activation: bool = False, rounds: bool = True,
              index: int = 0) -> None:
         """Make the result of a node a result of the operator."""
-        if index >= len(self.outputs):
-            raise Damaged(f"operator {self.operator.code} of {self.name!r} lacks result {index}")
         if activation:
             name = self.activated(name)
         self.writer.give(self.operator.outputs[index], name, layout, rounds or not self._keeps_scale(index))

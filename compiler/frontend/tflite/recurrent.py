@@ -77,10 +77,12 @@ def _recurrent(op: Operation, onnx: str, constants: Sequence[str], states: Seque
 
 
 def _state(op: Operation, index: int) -> Value:
-    """Return a state; one that no operator makes becomes an input of the network."""
+    """Return a state, which becomes an input of the network. Raise CompileError for one that something else makes."""
     value = op.input(index)
-    if not value.is_made:
-        op.writer.input(op.operator.inputs[index])
+    if value.is_made:
+        raise op.refusal(f"state {value.name!r}", "a constant, or the state of another layer",
+                         "a variable of this layer alone")
+    op.writer.input(op.operator.inputs[index])
     return value
 
 

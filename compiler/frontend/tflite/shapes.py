@@ -42,7 +42,7 @@ def transpose(op: Operation) -> None:
 
 def shape(op: Operation) -> None:
     """Convert SHAPE to a constant."""
-    kind = op.outputs[0].tensor.type if op.outputs else "int32"
+    kind = op.outputs[0].tensor.type
     op.writer.know(op.operator.outputs[0], np.array(op.shape(0), kind if kind in ("int32", "int64") else "int32"))
 
 
@@ -93,7 +93,7 @@ def split_v(op: Operation) -> None:
 
 def _split(op: Operation, source: int, axes: Sequence[int], sizes: Sequence[int]) -> None:
     """Add a Split of input ``source``; ``sizes`` is empty for equal parts."""
-    if len(axes) != 1 or not op.outputs:
+    if len(axes) != 1:
         raise Damaged(f"operator {op.operator.code} of {op.name!r} with {len(axes)} axes")
     axis, layout = op.axis(axes[0], len(op.shape(source))), op.layout(source)
     whole = op.shape(source)[axis]

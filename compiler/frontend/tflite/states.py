@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.compiler.errors import refuse
 from weft.compiler.frontend.tflite.operation import Convert, Operation
-from weft.compiler.frontend.tflite.schema import Damaged, Subgraph
+from weft.compiler.frontend.tflite.schema import Damaged, Operator, Subgraph
 from weft.compiler.frontend.tflite.values import Value
 from weft.compiler.frontend.tflite.writer import Writer
 
@@ -34,10 +34,7 @@ def name_of(shared: bytes | None | int, otherwise: str) -> str:
 
 def read_variable(op: Operation) -> None:
     """Convert READ_VARIABLE: the value that an earlier operator has assigned, else that of the input."""
-    variables, name = op.writer.variables, _variable(op)
-    number = op.operator.outputs[0] if op.outputs else -1
-    if number < 0:
-        raise Damaged(f"operator {op.operator.code} makes nothing")
+    variables, name, number = op.writer.variables, _variable(op), op.operator.outputs[0]
     if name in variables.assigned:
         source = op.writer.made(variables.assigned[name])
         op.writer.alias(number, source)
@@ -73,18 +70,23 @@ def first_numbers(graphs: Sequence[Subgraph], number: int) -> dict[str, np.ndarr
         raise Damaged(f"it calls subgraph {number} of {len(graphs)}")
     graph, handles, found = graphs[number], {}, {}
     for operator in graph.operators:
+        numbers = _second(graph, operator)
         if operator.code == "VAR_HANDLE" and operator.outputs:
             handles[operator.outputs[0]] = name_of(operator.option("SharedName"),
                                                    graph.tensors[operator.outputs[0]].name)
-        elif operator.code == "ASSIGN_VARIABLE" and len(operator.inputs) == 2 and operator.inputs[1] >= 0:
-            numbers = Value(graph.tensors[operator.inputs[1]], "").constant
-            if operator.inputs[0] in handles and numbers is not None:
-                found[handles[operator.inputs[0]]] = numbers
+        elif operator.code == "ASSIGN_VARIABLE" and numbers is not None and operator.inputs[0] in handles:
+            found[handles[operator.inputs[0]]] = numbers
         else:
             raise refuse(f"operator {operator.code} of subgraph {number}", "run once before the network",
                          "VAR_HANDLE and ASSIGN_VARIABLE of constants", "convert the network again, with variables "
                          "that begin at constants")
     return found
+
+
+def _second(graph: Subgraph, operator: Operator) -> np.ndarray | None:
+    """Return the real numbers of an operator's second input, or None if it has none or they are computed."""
+    number = next(iter(operator.inputs[1:]), -1)
+    return Value(graph.tensors[number], "").constant if number >= 0 else None
 
 
 def kept_states(writer: Writer) -> list[tuple[Value, str]]:
