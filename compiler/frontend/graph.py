@@ -17,6 +17,7 @@ import numpy as np
 from weft.compiler.frontend.states import State
 from weft.tmodel.packing import Packing
 from weft.tmodel.scales import TensorScale
+from weft.tmodel.window import Window
 
 Shape = tuple[int, ...]
 FLOAT = "float32"
@@ -43,6 +44,13 @@ class Node:
     def output(self) -> str:
         """The name of the first output."""
         return self.outputs[0]
+
+    @property
+    def window(self) -> Window:
+        """The window of a canonical convolution or pool: kernel, strides, pads before, and dilations."""
+        attributes = self.attributes
+        return Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2],
+                      attributes["dilations"])
 
     def input(self, index: int) -> str:
         """Return the name of an input, empty if it is absent."""

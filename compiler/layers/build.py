@@ -24,7 +24,6 @@ from weft.compiler.layers.builder import (
     need_pool,
     need_registers,
     pools_alone,
-    window_of,
 )
 from weft.compiler.layers.hir import Layers
 from weft.compiler.layers.stages import Abs, Add, Gate, LeakyRelu, Load, Lookup, MaxPool, Minimum, Multiply, Product
@@ -113,7 +112,7 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     A shared input is saved in the same layer if the windows partition the image. Raise CompileError if the machine
     cannot pool so."""
     need_pool(builder, node)
-    source, pool = builder.var(node.input(0)), MaxPool(window_of(node), builder.var(node.output).size)
+    source, pool = builder.var(node.input(0)), MaxPool(node.window, builder.var(node.output).size)
     if pools_alone(builder, source.name, pool):
         return Open(node.name, position, Load(source), (pool,))
     both = (builder.save_and_go_on(source.name, MaxPool, *CLOSING)

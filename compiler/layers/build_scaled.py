@@ -32,7 +32,6 @@ from weft.compiler.layers.builder import (
     enlarge,
     need_pool,
     pools_alone,
-    window_of,
 )
 from weft.compiler.layers.stages import Add, Convolution, Load, Lookup, MaxPool, Minimum, Scale, Translate
 from weft.compiler.lowering.functions import FUNCTION, of_steps
@@ -158,7 +157,7 @@ def _clip(builder: Builder, position: int, node: Node) -> Open:
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that ends with the node's max pool, fused with a function or convolution if that is worth it."""
     need_pool(builder, node)
-    source, pool = builder.var(node.input(0)), MaxPool(window_of(node), builder.var(node.output).size)
+    source, pool = builder.var(node.input(0)), MaxPool(node.window, builder.var(node.output).size)
     partitions = pool.window.partitions(source.size, pool.size)
     layer = _try_fuse_function(builder, source.name, node.output) if partitions else None
     made = builder.made.get(source.name)

@@ -34,7 +34,6 @@ from weft.compiler.layers.var import Part, Var
 from weft.compiler.lowering.operators import OPERATORS
 from weft.hw.contract.arch import Arch
 from weft.tmodel.scales import TensorScale
-from weft.tmodel.window import Window
 
 MOST_TILE_WEIGHTS = 1 << 25
 """The most weights of one output tile, with zeros to fill up tiles: laid out they take 256 MB."""
@@ -230,12 +229,6 @@ def _view_of(graph: Graph, inside: Part | None, node: Node) -> Part:
     return Part(inside.root, inside.tile, first, down, step * right, inside.pixels)
 
 
-def window_of(node: Node) -> Window:
-    """Return the window (kernel, strides, pads before, dilations) of a Conv or pool node."""
-    attributes = node.attributes
-    return Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
-
-
 def drawn_macs(node: Node) -> int:
     """Return the multiply-accumulates of a node as the network's file draws it.
 
@@ -250,7 +243,7 @@ def conv(builder: Builder, position: int, node: Node) -> Open:
     size = builder.graph.shapes[node.output][2:]
     _need_tile(builder, node)
     core = Convolution(builder.var(node.input(0)), node.input(1), node.input(2), node.attributes["group"],
-                       window_of(node), (size[0], size[1]), drawn_macs(node))
+                       node.window, (size[0], size[1]), drawn_macs(node))
     return Open(node.name, position, core)
 
 
@@ -283,7 +276,7 @@ def need_pool(builder: Builder, node: Node) -> None:
 
     Maxima need a register of the SIMD unit. A window that is too large for a loop takes one instruction for each of its
     pixels; these are limited by MOST_MAXIMA."""
-    arch, window, size = builder.arch, window_of(node), builder.var(node.output).size
+    arch, window, size = builder.arch, node.window, builder.var(node.output).size
     need_registers(arch, node)
     maxima = window.work(builder.var(node.input(0)).size, size)
     if MaxPool(window, size).longest > arch.simd_loop_depth and maxima > MOST_MAXIMA:

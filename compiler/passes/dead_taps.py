@@ -21,8 +21,7 @@ def drop_dead_taps(graph: Graph) -> Graph:
 
 def _smaller(graph: Graph, conv: Node, constants: dict[str, np.ndarray]) -> Node:
     """Return a convolution without dead taps; add its weights to ``constants``."""
-    attributes = conv.attributes
-    window = Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
+    attributes, window = conv.attributes, conv.window
     sizes, results = (graph.shapes[name][2:] for name in (conv.input(0), conv.output))
     rows, columns = (_live(window, axis, results[axis], sizes[axis]) for axis in range(2))
     kernel = rows[1] - rows[0], columns[1] - columns[0]

@@ -13,7 +13,6 @@ from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.passes.input_packings import InputPacking, input_packings
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
-from weft.tmodel.window import Window
 
 NEAR = 1.125
 """The ratio to the least cycles up to which packings count as equally fast.
@@ -48,9 +47,7 @@ def _best(graph: Graph, node: Node, arch: Arch, input_cycles: float) -> InputPac
     Among equals the packing with the fewest vectors through the array wins."""
     _, channels, height, width = graph.shapes[node.input(0)]
     _, made, rows, columns = graph.shapes[node.output]
-    attributes, lanes = node.attributes, arch.array_size
-    window = Window(attributes["kernel_shape"], attributes["strides"], attributes["pads"][:2], attributes["dilations"])
-    beats = arch.vector_beats
+    lanes, beats = arch.array_size, arch.vector_beats
 
     def loaded(chosen: InputPacking) -> int:
         return -(-chosen.packing.layout[0] // lanes) * math.prod(chosen.packing.size)
@@ -62,7 +59,7 @@ def _best(graph: Graph, node: Node, arch: Arch, input_cycles: float) -> InputPac
     def cycles(chosen: InputPacking) -> float:
         return max(passed(chosen), loaded(chosen) * beats) + loaded(chosen) * arch.vector_bytes * input_cycles
 
-    plain, *others = input_packings(window, (channels, height, width), (rows, columns))
+    plain, *others = input_packings(node.window, (channels, height, width), (rows, columns))
     fitting = [plain, *(chosen for chosen in others if loaded(chosen) * SHARE <= arch.dram0_depth)]
     least = min(map(cycles, fitting))
     fast = [chosen for chosen in fitting if cycles(chosen) <= NEAR * least]
