@@ -54,7 +54,7 @@ def schedule_command(
                                 f"{machine.cores}, or schedule one of them (--set cores=1)"))
     with console.progress() as progress:
         request = Request(model, None, False, True, ends(output), shapes=input_shapes(shape), fixed=fixed_inputs(fix),
-                          cores=SPLIT if machine.cores > 1 else AUTO)
+                          cores=SPLIT if machine.cores > 1 else AUTO, copies=False)
         _, parts = run_parts(request, machine, None, lambda step: progress(f"compiling: {step}", 0, 0))
         if len(parts) != 1:
             raise WeftError(explain(f"model {model}", f"{len(parts)} parts of the machine, with the host between them",

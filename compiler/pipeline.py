@@ -81,6 +81,7 @@ STEPS: tuple[Step, ...] = (
     Step("scale_channels", scale_channels, SCALES),                 # gates of channels
     Step("drop_dead_taps", drop_dead_taps),
     Step("pack_inputs", pack_inputs),
+    Step("pack_taps", steps.taps_packed),                           # -> Graph, Quantization
     Step("layers", steps.layers),                                   # -> Layers
     Step("calibrate", steps.calibrated, POINTS),                    # -> Calibration: the range of every tensor
     Step("calibrate_scales", steps.calibrated_for_scales, SCALES),  # -> Calibration

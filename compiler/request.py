@@ -32,7 +32,8 @@ class Request:
     their names. ``fixed``: values of inputs that become constants. ``keep_tensors``: every tensor keeps its place in
     DRAM0 to the end of the program, so that it can be read after the run. ``input_cycles``: what a byte of an input
     takes on its way to the machine, in cycles of the machine. ``cores``: how several share the work, and ``goal``: what
-    is to be small (``cores.py``). ``assigned``: layers whose boxes an outside schedule gave to cores."""
+    is to be small (``cores.py``). ``assigned``: layers whose boxes an outside schedule gave to cores. ``copies``:
+    whether layers that only copy may fill idle lanes (``passes/pack_taps.py``)."""
 
     model: Path
     calibration: Mapping[str, np.ndarray] | None = None
@@ -47,3 +48,4 @@ class Request:
     cores: str = AUTO
     goal: str = THROUGHPUT
     assigned: tuple[AssignedLayer, ...] = ()
+    copies: bool = True

@@ -32,6 +32,7 @@ from weft.compiler.passes.fuse_functions import fuse_byte_functions
 from weft.compiler.passes.fuse_gates import fuse_gates
 from weft.compiler.passes.magnitudes import turn_magnitudes
 from weft.compiler.passes.normalise import normalise
+from weft.compiler.passes.pack_taps import pack_taps
 from weft.compiler.passes.propagate_quantizers import propagate_quantizers
 from weft.compiler.passes.quantization import Quantization, with_rounding
 from weft.compiler.passes.scale_channels import scale_channels
@@ -203,6 +204,16 @@ def gates_fused(graph: Graph, given: Samples, arch: Arch) -> Graph:
     return fuse_gates(graph, arch, lambda graph, names: tensor_sizes(graph, given, names))
 
 
+def taps_packed(request: Request, graph: Graph, quantization: Quantization, arch: Arch) -> tuple[Graph, Quantization]:
+    """Return the graph with copies of tensors in lanes that would be idle, and the scales of these copies.
+
+    An outside schedule says which layers there are, so there are no others then."""
+    if not request.copies or request.assigned:
+        return graph, quantization
+    packed = pack_taps(graph, arch)
+    return packed, quantization.with_copies(packed)
+
+
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------
 def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
     """Return the verified layers of a graph. Raise CompileError for an output that no layer computes."""
@@ -238,8 +249,9 @@ def calibrated_for_scales(request: Request, graph: Graph, given: Samples, quanti
 def points(request: Request, graph: Graph, given: Samples, built: Layers, calibration: Calibration,
            arch: Arch) -> Numbers:
     """Return the parameters with a binary point for every tensor."""
-    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors(),
-                         whole_points(graph, given, arch.number.width))
+    chosen = choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset,
+                           graph.output_tensors(), whole_points(graph, given, arch.number.width))
+    return replace(chosen, copies=graph.copies)
 
 
 def scales(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,

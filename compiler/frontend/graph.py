@@ -107,11 +107,22 @@ Bound = Interval | Limited | Within
 
 
 @dataclass(frozen=True)
+class Copied:
+    """What a tensor of copies holds: for each of its channels the channel of ``source`` that is there, moved.
+
+    ``channels`` has -1 where nothing is."""
+
+    source: str
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Graph:
     """A network: nodes in an order that respects their dataflow, and what is known of its tensors.
 
     ``types``: numpy's names, for tensors that are not real numbers; real ones are in single precision. ``bounds``: what
-    the pass that made a tensor knows of its values, for all inputs; beyond the bound no reader tells values apart."""
+    the pass that made a tensor knows of its values, for all inputs; beyond the bound no reader tells values apart.
+    ``copies``: tensors that hold others' channels several times."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -123,6 +134,7 @@ class Graph:
     types: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[str, Bound] = field(default_factory=dict)
     states: tuple[State, ...] = ()
+    copies: Mapping[str, Copied] = field(default_factory=dict)
 
     def type(self, name: str) -> str:
         """Return numpy's name of a tensor's type."""

@@ -25,6 +25,12 @@ class Quantization:
         lines = [f"tensor {name}: scale {entry.scale:.9g} zero {entry.zero}" for name, entry in self.tensors.items()]
         return "\n".join(lines or ["nothing is quantised by the file"]) + "\n"
 
+    def with_copies(self, graph: Graph) -> Quantization:
+        """Return the scales with those of the graph's tensors of copies, which are their sources'."""
+        copies = {name: self.tensors[copied.source] for name, copied in graph.copies.items()
+                  if copied.source in self.tensors}
+        return Quantization({**self.tensors, **copies})
+
 
 def with_rounding(graph: Graph, quantization: Quantization) -> Graph:
     """Return the graph with its tensors rounded to the scales of the network's file again.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -35,7 +35,13 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
     clipped = {node.output: node.input(0) for node in graph.nodes if node.op == "Relu"}
     ranges = {name: tally.range(seen.tallies[clipped[name]].magnitude if name in clipped else 0.0)
               for name, tally in seen.tallies.items()}
-    return Calibration(ranges, seen.sums, len(samples.numbers), samples.random, seen.means)
+    return Calibration(ranges, seen.sums, len(samples.numbers), samples.random,
+                       seen.means | _of_copies(graph, seen.means))
+
+
+def _of_copies(graph: Graph, means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the mean of every channel of tensors of copies: that of their source, without what lies beside it."""
+    return {name: np.append(means[copied.source], 0.0)[list(copied.channels)] for name, copied in graph.copies.items()}
 
 
 def _looked_at_together(graph: Graph) -> list[list[Node]]:

@@ -7,12 +7,13 @@ pw. A bias or a residual at point q is loaded with shift pa - q, and results are
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from weft.compiler.frontend.graph import Copied
 from weft.compiler.layers.hir import Layer
 from weft.compiler.layers.stages import Abs, Convolution, Gate, LeakyRelu, Load, Minimum
 from weft.compiler.lir import NO_SETTINGS, Settings
@@ -40,12 +41,27 @@ def rounded_together(steps: np.ndarray) -> np.ndarray:
     return np.asarray(whole - moved)
 
 
-def rounded_weights(steps: np.ndarray, number: DataType) -> np.ndarray:
+def rounded_weights(steps: np.ndarray, number: DataType, sources: Sequence[int] = ()) -> np.ndarray:
     """Return weights [out, in, height, width], given in steps, as whole numbers of the data type.
 
-    The errors of a kernel add up to almost nothing, because neighbouring pixels are alike."""
-    whole = rounded_together(steps.reshape(*steps.shape[:2], -1))
-    return np.asarray(number.saturate(whole.astype(np.int64))).reshape(steps.shape)
+    The errors of a kernel add up to almost nothing, because neighbouring pixels are alike. ``sources``: for each input
+    channel the channel that it is a copy of; the taps of its copies are one kernel."""
+    whole = np.zeros(steps.shape)
+    for channels in _kernels(sources) if sources else [slice(None)]:
+        kernels = steps[:, channels]  # [out, kernels, copies, height, width], without copies [out, in, height, width]
+        whole[:, channels] = rounded_together(kernels.reshape(*kernels.shape[:2], -1)).reshape(kernels.shape)
+    return np.asarray(number.saturate(whole.astype(np.int64)))
+
+
+def _kernels(sources: Sequence[int]) -> list[np.ndarray]:
+    """Return the input channels of kernels as arrays [kernels, copies], one for each number of copies."""
+    copies: dict[int, list[int]] = {}
+    for channel, source in enumerate(sources):
+        copies.setdefault(source, []).append(channel)
+    alike: dict[int, list[list[int]]] = {}
+    for channels in copies.values():
+        alike.setdefault(len(channels), []).append(channels)
+    return [np.array(kernels) for kernels in alike.values()]
 
 
 def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) -> np.ndarray:
@@ -134,7 +150,7 @@ class FixedPointParams(Numbers):
     ``vars``: tensor -> point; ``layers``: in order; ``tables``: lookup tables by the tensor they make.
     ``table_errors``: the largest error of a table in the range seen. ``limited``: tensors that saturate on purpose, for
     the functions that read them are constant beyond. ``means`` of tensors that convolutions read, by channel: what
-    rounding the weights adds to a channel on average is taken off its bias."""
+    rounding the weights adds to a channel on average is taken off its bias. ``copies``: tensors of copies."""
 
     vars: Mapping[str, int]
     layers: tuple[LayerFixedPointParams, ...]
@@ -143,6 +159,7 @@ class FixedPointParams(Numbers):
     limited: frozenset[str] = frozenset()
     measured: str = "binary points"
     means: Mapping[str, np.ndarray] = field(default_factory=dict)
+    copies: Mapping[str, Copied] = field(default_factory=dict)
 
     def tensor(self, root: str, arch: Arch) -> TensorPoint:
         """Return the binary point of the Var ``root``, with the data type."""
@@ -157,7 +174,8 @@ class FixedPointParams(Numbers):
         weights = bias = None
         if isinstance(layer.core, Convolution):
             chosen, exact = self.layers[number], constants[layer.core.weights].astype(np.float64)
-            weights = rounded_weights(exact * 2.0 ** chosen.weights, arch.number)
+            copied = self.copies.get(layer.core.input.name)
+            weights = rounded_weights(exact * 2.0 ** chosen.weights, arch.number, copied.channels if copied else ())
             added = added_on_average(weights * 2.0 ** -chosen.weights - exact, layer.core.group,
                                      self.means.get(layer.core.input.name, 0.0))
             bias = arch.number.quantize(constants[layer.core.bias] - added, chosen.bias)

@@ -11,6 +11,7 @@ BOTH = "tb/compile/test_both_drams.py"
 BOTH_READ = "test_two_tensors_of_one_tile_that_a_layer_reads_come_through_both_ports"
 BOTH_PLACES = "test_even_tiles_lie_in_one_and_odd_ones_in_the_other"
 WIDE_NORM = "tb/compile/test_choose_scales.py::test_channels_of_one_weight_are_exact_with_wide_multipliers"
+TAPS = "tb/compile/test_pack_taps.py"
 MEMORY = "tb/unit/boards/test_dram_model.py"
 ESTIMATOR = "tb/system/test_estimator_directed.py::test_the_estimator_says_what_was_measured"
 
@@ -23,6 +24,32 @@ BREAKS = [
           "self.activation_table", "what leaves behind the rounding is looked up once more",
           f"{SCALED}::test_the_machine_computes_what_layers_mean[pooled_functions-activation tables]"),
     # -- passes --
+    Break("tap_shift", "compiler/passes/tap_copies.py", "tuple(dilation * (first + number)",
+          "tuple(dilation * first + number", "copies are a pixel apart under a dilated kernel",
+          f"{TAPS}::test_copies_under_their_window_are_the_same_convolution[0-False]"),
+    Break("tap_padding", "compiler/passes/tap_copies.py", "return first == last or low <= first and last <= high",
+          "return True", "a tap in the padding serves one that sees the image",
+          f"{TAPS}::test_copies_under_their_window_are_the_same_convolution[0-True]"),
+    Break("tap_step", "compiler/passes/tap_copies.py", "step = math.gcd(stride, apart * dilation)", "step = 1",
+          "copies are made for pixels that no output reads",
+          f"{TAPS}::test_one_tap_of_a_stride_is_made_for_every_second_pixel"),
+    Break("tap_bounds", "compiler/passes/pack_taps.py",
+          "self._graph.bounds.get(choice.source, Within(choice.source))", "(-1.0, 1.0)",
+          "copies have a range of their own",
+          f"{TAPS}::test_numbers_stay_what_they_were[a full tile before-fixed point]"),
+    Break("tap_means", "compiler/quantize/calibrate.py", "seen.means | _of_copies(graph, seen.means)", "seen.means",
+          "means of copies count what lies beside the image",
+          f"{TAPS}::test_numbers_stay_what_they_were[a full tile before-bytes]"),
+    Break("tap_rounding", "compiler/steps.py", "return replace(chosen, copies=graph.copies)", "return chosen",
+          "a kernel's taps in several copies are rounded apart",
+          f"{TAPS}::test_numbers_stay_what_they_were[rows and columns-fixed point]"),
+    Break("tap_pools", "compiler/passes/pack_taps.py", 'return maker.op != "MaxPool" or ', "return True or ",
+          "a pool that runs beside other layers lies with copies",
+          f"{TAPS}::test_a_tensor_with_full_tiles_must_be_free_to_lie_with_its_copies"),
+    Break("tap_zeros", "compiler/passes/pack_taps.py", "weights[:, full:].any(axis=(0, 1)).all()", "True",
+          "taps of zeros, which cost nothing, count as taps", f"{TAPS}::test_not_what_others_say"),
+    Break("tap_schedules", "cli/scheduling.py", ", copies=False", "", "a written schedule has layers of copies",
+          f"{TAPS}::test_a_schedule_in_a_file_has_no_layers_of_copies"),
     Break("mask_of_scores", "compiler/passes/fit_masks.py", "node.op not in MAKERS", "False",
           "scores that follow from integers count as a mask",
           "tb/compile/test_masks.py::test_numbers_that_are_no_masks_stay[scores of integers]"),

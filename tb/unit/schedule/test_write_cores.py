@@ -56,7 +56,7 @@ NETWORKS = {"digits": lambda folder: DIGITS, "residual": residual, "branches": b
 
 
 def compiled(path: Path, arch: Arch, assigned: tuple[AssignedLayer, ...] = ()) -> Products:
-    _, (part,) = run_parts(Request(path, host_fallback=True, cores=SPLIT, assigned=assigned), arch, None)
+    _, (part,) = run_parts(Request(path, host_fallback=True, cores=SPLIT, assigned=assigned, copies=False), arch, None)
     return part
 
 
