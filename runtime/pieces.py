@@ -72,7 +72,7 @@ def _piece(words: np.ndarray, places: np.ndarray, values: np.ndarray, registers:
     order = np.argsort(np.concatenate([before, np.arange(len(places))]), kind="stable")
     together = np.concatenate([configures, words[:, places]], axis=1)[:, order]
     origins = np.concatenate([places[before], places])[order]
-    return Piece(isa.assemble(Instruction(*row) for row in together.T.tolist()), origins)
+    return Piece(isa.assemble_words(together), origins)
 
 
 @dataclass(frozen=True)
