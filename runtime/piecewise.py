@@ -21,7 +21,7 @@ from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.registers import Register
 from weft.runtime.compare import compare
 from weft.runtime.devices import RTL, Done, Golden, Local, Progress, no_progress, simulated
-from weft.runtime.pieces import Estimate, Frame, Piece, cut, stages_of
+from weft.runtime.pieces import Estimate, Frame, Piece, Share, cut, stages_of
 from weft.support.errors import Mismatch
 from weft.tmodel.manifest import TModel
 
@@ -49,16 +49,17 @@ class _Simulated:
 class Piecewise(Local):
     """The Verilog under Verilator, a program of ``model`` in up to ``pieces`` pieces, ``processes`` side by side.
 
-    Every word of DRAM and of local memory must be golden's at each border. ``estimate`` joins cycles: those of the
-    pieces, less what the estimator says that cutting costs, which is exact where it agrees with every piece."""
+    Every word of DRAM and of local memory must be golden's at each border. ``share`` says how many cycles layers take.
+    ``estimate`` joins cycles: those of the pieces, less what the estimator says that cutting costs, which is exact
+    where it agrees with every piece."""
 
     name = RTL
 
-    def __init__(self, arch: Arch, model: TModel, pieces: int, processes: int, estimate: Estimate,
+    def __init__(self, arch: Arch, model: TModel, pieces: int, processes: int, estimate: Estimate, share: Share,
                  **options: Any) -> None:
         super().__init__(arch)
         self.model, self.pieces, self.processes = model, pieces, processes
-        self.estimate, self.options = estimate, options
+        self.estimate, self.share, self.options = estimate, share, options
         self.reference: Golden = Golden(arch)
 
     def run(self, groups: Sequence[Sequence[bytes]], progress: Progress = no_progress) -> list[list[Done]]:
@@ -73,7 +74,7 @@ class Piecewise(Local):
         from weft.simulate.rtl import build_rtl
 
         simulated(lambda: build_rtl(self.arch, stage=lambda stage: progress(stage, 0, 0)))
-        pieces = cut(program, stages_of(program, self.model, self.pieces, self.arch, self.estimate), self.arch)
+        pieces = cut(program, stages_of(program, self.model, self.pieces, self.arch, self.share), self.arch)
         frame = Frame(self.arch, self._free_block(program))
         saturated: Counter[int] = Counter()
         with ThreadPoolExecutor(self.processes) as pool:
