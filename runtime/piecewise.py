@@ -39,10 +39,9 @@ class _Border:
 
 @dataclass(frozen=True)
 class _Simulated:
-    """A piece that was simulated: how it ended, its estimated cycles, and what it left in the DRAMs, as golden did."""
+    """A piece that was simulated: how it ended, and what it left in the DRAMs, as golden did."""
 
     result: RtlResult
-    estimated: int
     drams: dict[str, Dram]
 
 
@@ -80,6 +79,7 @@ class Piecewise(Local):
         with ThreadPoolExecutor(self.processes) as pool:
             jobs: list[Future[_Simulated]] = []
             ends: list[Future[_Border]] = []
+            programs: list[bytes] = []
             try:
                 for number, piece in enumerate(pieces, 1):
                     progress("simulating pieces", number, len(pieces))
@@ -87,14 +87,15 @@ class Piecewise(Local):
                     begin = {name: _twin(self.arch, dram) for name, dram in state.drams.items()}
                     for block, vectors in read:
                         begin["dram0"].write(0, vectors, block)
-                    whole = before + piece.program + frame.behind()
+                    programs.append(before + piece.program + frame.behind())
                     ends.append(Future())
-                    jobs.append(pool.submit(self._simulate, whole, begin, ends[-1], frame,
+                    jobs.append(pool.submit(self._simulate, programs[-1], begin, ends[-1], frame,
                                             f"{number} of {len(pieces)}"))
                     saturated += _on_golden(state, piece)
                     ends[-1].set_result(_Border({name: _twin(self.arch, dram) for name, dram in state.drams.items()},
                                                 state.local.copy()))
-                estimated = self.estimate(program)  # while the last pieces are simulated
+                # while pieces are simulated, so that nothing is left to do behind the last one
+                cutting = sum(map(self.estimate, programs)) - self.estimate(program)
                 found = [job.result() for job in jobs]
             except BaseException:
                 for border in ends:
@@ -103,8 +104,8 @@ class Piecewise(Local):
                 raise
         for name, dram in found[-1].drams.items():
             _copy(dram, self.drams[name])
-        cycles = estimated + sum(each.result.cycles - each.estimated for each in found)
-        return Done(instructions=Isa(self.arch).split(program).shape[1], cycles=cycles,
+        return Done(instructions=Isa(self.arch).split(program).shape[1],
+                    cycles=sum(each.result.cycles for each in found) - cutting,
                     seconds=sum(each.result.seconds for each in found), saturated=saturated)
 
     def _free_block(self, program: bytes) -> int:
@@ -136,7 +137,7 @@ class Piecewise(Local):
             compared = compare(self.arch, name, end.drams[name], dram, dram.size)
             if compared.first:
                 raise Mismatch(f"piece {which}: {compared.first}")
-        return _Simulated(result, self.estimate(program), left)
+        return _Simulated(result, left)
 
 
 def _on_golden(state: Machine, piece: Piece) -> Counter[int]:

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cycles of a program's parts that are counted: those of the busiest unit, and near those of the estimator."""
+"""Cycles of parts of a program, counted: those of the busiest unit. And the estimator lets other threads run."""
 
 from __future__ import annotations
 
-import numpy as np
+from threading import Thread
+from typing import Any
 
+import numpy as np
+import pytest
+
+from weft.cycles import replay
 from weft.cycles.replay import estimate
 from weft.cycles.shares import busiest_cycles
+from weft.cycles.state import new_state
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import DataFlow, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
@@ -40,3 +46,20 @@ def test_counted_cycles_are_near_the_estimate_where_one_unit_works() -> None:
 
 def test_a_program_without_instructions_has_no_parts() -> None:
     assert busiest_cycles(b"", np.zeros(0, np.int64), ARCH).tolist() == []
+
+
+def test_other_threads_run_while_a_program_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They see operations finish one after another, all within one call of machine code."""
+    states: list[np.void] = []
+
+    def kept(*given: Any) -> np.void:
+        states.append(new_state(*given))
+        return states[-1]
+
+    monkeypatch.setattr(replay, "new_state", kept)
+    thread = Thread(target=estimate, args=(ISA.assemble([ISA.mat_mul(0, 0, 40)]) * 15_000, ARCH))
+    thread.start()
+    seen = set[int]()
+    while thread.is_alive():
+        seen |= {int(state["control"]["finished"]) for state in states}
+    assert len(seen) > 3
