@@ -31,8 +31,10 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def entry(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a kernel that Python calls (a decorator). One process compiles it; others wait for that."""
-    compiled = _compiled(function)
+    """Compile a kernel that Python calls (a decorator). One process compiles it; others wait for that.
+
+    While it runs, other threads run Python."""
+    compiled = _compiled(function, nogil=True)
     make = compiled.compile
 
     def once(signature: Any) -> Any:

@@ -84,7 +84,8 @@ class Checker:
         in_body = iterations is not None
         if instruction.flags not in self.legal_flags[opcode] and not (in_body and opcode is Opcode.SIMD):
             return Cause.FLAGS
-        if any(bits & raw for bits, raw in zip(self.reserved[opcode], instruction.operands, strict=True)):
+        bits0, bits1, bits2 = self.reserved[opcode]
+        if bits0 & instruction.operand0 or bits1 & instruction.operand1 or bits2 & instruction.operand2:
             return Cause.RESERVED_BITS
         operation = self.decoder.decode(instruction)
         if isinstance(operation, Simd):

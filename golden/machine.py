@@ -192,8 +192,9 @@ class Machine:
         """Run a MatMul."""
         walk = operation.accumulator
         values = self._column_sums(operation.local, walk.size * walk.rows)
-        for row, where in enumerate(walk.slices()):
-            self.store(where, values[row * walk.size:(row + 1) * walk.size], operation.accumulate)
+        parts = [*walk.parts()]
+        for where, part in zip(parts, values.reshape(len(parts), -1, values.shape[1]), strict=True):
+            self.store(where, part, operation.accumulate)
 
     def _column_sums(self, local: Walk | None, size: int) -> np.ndarray:
         """Return bias plus input times weights for each vector; the bias alone for zero input."""
@@ -201,7 +202,7 @@ class Machine:
         bias = numbers.rescale_bias(self.weights[0], self._register(Register.INPUT_SHIFT))
         if local is None:
             return np.broadcast_to(bias, (size, len(bias)))
-        activations = np.concatenate([self._activations(where) for where in local.slices()])
+        activations = np.concatenate([self._activations(where) for where in local.parts()])
         return numbers.mac(activations, self.weights[1:], bias)
 
     def depthwise(self, operation: Depthwise) -> None:
@@ -283,8 +284,9 @@ class Machine:
 
     def load_weight(self, operation: LoadWeight) -> None:
         """Run a LoadWeight: shift rows in from the bias' end, the lowest address last."""
-        rows = np.zeros((min(operation.size, len(self.weights)), self.arch.array_size), np.int64)
-        if operation.local is not None:
+        if operation.local is None:
+            rows = np.zeros((min(operation.size, len(self.weights)), self.arch.array_size), np.int64)
+        else:
             rows = np.concatenate([self.local[where] for where in operation.local.slices()])
         bias = np.zeros((int(operation.zero_bias), self.arch.array_size), np.int64)
         self.weights = np.concatenate([bias, rows, self.weights])[:len(self.weights)]

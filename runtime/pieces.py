@@ -24,6 +24,10 @@ from weft.tmodel.manifest import TModel
 
 Estimate = Callable[[bytes], int]
 """A function that returns the cycles of a program after reset, with the simulation's memories."""
+Share = Callable[[bytes, np.ndarray], np.ndarray]
+"""A function that returns about how many cycles each part of a program takes.
+
+It is given the program, and the number of the part of each instruction, from 0 on."""
 
 UNSEEN = {Register.TIMEOUT, Register.TRACEPOINT, Register.PROGRAM_COUNTER, Register.SAMPLE_INTERVAL}
 """Registers that say nothing of what a program computes; pieces leave them as they are."""
@@ -72,7 +76,7 @@ def _piece(words: np.ndarray, places: np.ndarray, values: np.ndarray, registers:
     order = np.argsort(np.concatenate([before, np.arange(len(places))]), kind="stable")
     together = np.concatenate([configures, words[:, places]], axis=1)[:, order]
     origins = np.concatenate([places[before], places])[order]
-    return Piece(isa.assemble(Instruction(*row) for row in together.T.tolist()), origins)
+    return Piece(isa.assemble_words(together), origins)
 
 
 @dataclass(frozen=True)
@@ -154,10 +158,10 @@ def _loads(state: Machine, isa: Isa) -> list[tuple[np.ndarray, list[Instruction]
     return found
 
 
-def stages_of(program: bytes, model: TModel, pieces: int, arch: Arch, estimate: Estimate) -> np.ndarray:
+def stages_of(program: bytes, model: TModel, pieces: int, arch: Arch, share: Share) -> np.ndarray:
     """Return the piece of each instruction of the program of one image or several: at most ``pieces``.
 
-    The first piece takes nearly twice as many cycles as the last, by ``estimate`` of each layer, so that processors
+    The first piece takes nearly twice as many cycles as the last, by ``share`` of each layer, so that processors
     that take one after another end together. All are one piece where the model does not know the layers of its
     instructions, or if it is another program."""
     isa = Isa(arch)
@@ -169,9 +173,9 @@ def stages_of(program: bytes, model: TModel, pieces: int, arch: Arch, estimate: 
     images, beyond = divmod(int(works.sum()), max(len(layers), 1))
     if beyond or not images:
         return stages
-    alone = np.zeros(len(own_works), np.int64)
-    alone[own_works] = layers
-    cycles = np.tile([estimate(piece.program) for piece in cut(model.program, alone, arch)], images)
+    parts = np.zeros(len(own_works), np.int64)
+    parts[own_works] = layers
+    cycles = np.tile(share(model.program, parts), images)
     middles = (np.cumsum(cycles) - cycles / 2) / cycles.sum()
     shares = np.cumsum(np.arange(2 * pieces, pieces, -1))
     piece = np.searchsorted(shares / shares[-1], middles)[(np.arange(images)[:, None] * len(there) + layers).ravel()]

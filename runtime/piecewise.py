@@ -21,7 +21,7 @@ from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.registers import Register
 from weft.runtime.compare import compare
 from weft.runtime.devices import RTL, Done, Golden, Local, Progress, no_progress, simulated
-from weft.runtime.pieces import Estimate, Frame, Piece, cut, stages_of
+from weft.runtime.pieces import Estimate, Frame, Piece, Share, cut, stages_of
 from weft.support.errors import Mismatch
 from weft.tmodel.manifest import TModel
 
@@ -39,26 +39,26 @@ class _Border:
 
 @dataclass(frozen=True)
 class _Simulated:
-    """A piece that was simulated: how it ended, its estimated cycles, and what it left in the DRAMs, as golden did."""
+    """A piece that was simulated: how it ended, and what it left in the DRAMs, as golden did."""
 
     result: RtlResult
-    estimated: int
     drams: dict[str, Dram]
 
 
 class Piecewise(Local):
     """The Verilog under Verilator, a program of ``model`` in up to ``pieces`` pieces, ``processes`` side by side.
 
-    Every word of DRAM and of local memory must be golden's at each border. ``estimate`` joins cycles: those of the
-    pieces, less what the estimator says that cutting costs, which is exact where it agrees with every piece."""
+    Every word of DRAM and of local memory must be golden's at each border. ``share`` says how many cycles layers take.
+    ``estimate`` joins cycles: those of the pieces, less what the estimator says that cutting costs, which is exact
+    where it agrees with every piece."""
 
     name = RTL
 
-    def __init__(self, arch: Arch, model: TModel, pieces: int, processes: int, estimate: Estimate,
+    def __init__(self, arch: Arch, model: TModel, pieces: int, processes: int, estimate: Estimate, share: Share,
                  **options: Any) -> None:
         super().__init__(arch)
         self.model, self.pieces, self.processes = model, pieces, processes
-        self.estimate, self.options = estimate, options
+        self.estimate, self.share, self.options = estimate, share, options
         self.reference: Golden = Golden(arch)
 
     def run(self, groups: Sequence[Sequence[bytes]], progress: Progress = no_progress) -> list[list[Done]]:
@@ -73,12 +73,13 @@ class Piecewise(Local):
         from weft.simulate.rtl import build_rtl
 
         simulated(lambda: build_rtl(self.arch, stage=lambda stage: progress(stage, 0, 0)))
-        pieces = cut(program, stages_of(program, self.model, self.pieces, self.arch, self.estimate), self.arch)
+        pieces = cut(program, stages_of(program, self.model, self.pieces, self.arch, self.share), self.arch)
         frame = Frame(self.arch, self._free_block(program))
         saturated: Counter[int] = Counter()
         with ThreadPoolExecutor(self.processes) as pool:
             jobs: list[Future[_Simulated]] = []
             ends: list[Future[_Border]] = []
+            programs: list[bytes] = []
             try:
                 for number, piece in enumerate(pieces, 1):
                     progress("simulating pieces", number, len(pieces))
@@ -86,14 +87,15 @@ class Piecewise(Local):
                     begin = {name: _twin(self.arch, dram) for name, dram in state.drams.items()}
                     for block, vectors in read:
                         begin["dram0"].write(0, vectors, block)
-                    whole = before + piece.program + frame.behind()
+                    programs.append(before + piece.program + frame.behind())
                     ends.append(Future())
-                    jobs.append(pool.submit(self._simulate, whole, begin, ends[-1], frame,
+                    jobs.append(pool.submit(self._simulate, programs[-1], begin, ends[-1], frame,
                                             f"{number} of {len(pieces)}"))
                     saturated += _on_golden(state, piece)
                     ends[-1].set_result(_Border({name: _twin(self.arch, dram) for name, dram in state.drams.items()},
                                                 state.local.copy()))
-                estimated = self.estimate(program)  # while the last pieces are simulated
+                # while pieces are simulated, so that nothing is left to do behind the last one
+                cutting = sum(map(self.estimate, programs)) - self.estimate(program)
                 found = [job.result() for job in jobs]
             except BaseException:
                 for border in ends:
@@ -102,8 +104,8 @@ class Piecewise(Local):
                 raise
         for name, dram in found[-1].drams.items():
             _copy(dram, self.drams[name])
-        cycles = estimated + sum(each.result.cycles - each.estimated for each in found)
-        return Done(instructions=Isa(self.arch).split(program).shape[1], cycles=cycles,
+        return Done(instructions=Isa(self.arch).split(program).shape[1],
+                    cycles=sum(each.result.cycles for each in found) - cutting,
                     seconds=sum(each.result.seconds for each in found), saturated=saturated)
 
     def _free_block(self, program: bytes) -> int:
@@ -135,7 +137,7 @@ class Piecewise(Local):
             compared = compare(self.arch, name, end.drams[name], dram, dram.size)
             if compared.first:
                 raise Mismatch(f"piece {which}: {compared.first}")
-        return _Simulated(result, self.estimate(program), left)
+        return _Simulated(result, left)
 
 
 def _on_golden(state: Machine, piece: Piece) -> Counter[int]:

@@ -73,7 +73,7 @@ def machine_code(table: LirTable, layers: np.ndarray, arch: Arch, joins: bool = 
     counts = np.diff([*starts, instructions.shape[1]])
     isa = Isa(arch)
     words = shortened(instructions, isa) if arch.repeat_depth else instructions
-    return MachineCode(assemble(words, isa), np.repeat(layers, counts))
+    return MachineCode(isa.assemble_words(words), np.repeat(layers, counts))
 
 
 # -- the values of registers -------------------------------------------------------------------------------------------
@@ -221,17 +221,3 @@ ENCODED: dict[type, Callable[[Isa, Any], Instruction]] = {
     lir.SimdLoop: _simd_loop, lir.LoadLut: _load_lut, lir.LoadScale: _load_scale,
     lir.LoadActivationTable: _load_activation_table, lir.Signal: _signal,
 }
-
-
-def assemble(table: np.ndarray, isa: Isa) -> bytes:
-    """Return the bytes of a table of instructions, uint64 [5, words], as ``Isa.assemble`` makes them one by one."""
-    opcode, flags, *operands = table
-    columns = [column for values, width in zip(operands, isa.operand_widths, strict=True)
-               for column in _bytes(values, width)]
-    return np.stack([*columns, *_bytes(opcode << np.uint64(4) | flags, 8)], axis=1).tobytes()
-
-
-def _bytes(values: np.ndarray, width: int) -> Iterator[np.ndarray]:
-    """Yield the little-endian byte columns of a field of ``width`` bits."""
-    for low in range(0, width, 8):
-        yield (values >> np.uint64(low)).astype(np.uint8)

@@ -325,6 +325,20 @@ class Isa:
         size = self.instruction_bytes
         return b"".join(self.encode(instruction).to_bytes(size, "little") for instruction in program)
 
+    def assemble_words(self, words: np.ndarray) -> bytes:
+        """Return the ``.tprog`` bytes of a program's words, uint64 [5, n]: opcode, flags, operand 0, 1, 2.
+
+        They are the bytes of :meth:`assemble`, made at once. Raise IsaError if a value is too wide."""
+        opcode, flags, *operands = words
+        table = np.empty((words.shape[1], self.instruction_bytes), np.uint8)
+        table[:, -1] = self._fit("opcode", opcode, 4) << np.uint64(4) | self._fit("flags", flags, 4)
+        for number, values in enumerate(operands):
+            first, width = self.operand_offsets[number] // 8, self.operand_widths[number]
+            self._fit(f"operand {number}", values, width)
+            of_bytes = values.astype("<u8")[:, None].view(np.uint8)
+            table[:, first:first + width // 8] = of_bytes[:, :width // 8]
+        return table.tobytes()
+
     def words(self, program: bytes) -> np.ndarray:
         """Return the words of a ``.tprog``, uint64 [5, n]: opcode, flags, operand 0, 1, 2.
 

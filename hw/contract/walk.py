@@ -41,6 +41,17 @@ class Walk(NamedTuple):
             start = self.base + row * self.pitch
             yield slice(start, start + length, self.stride)
 
+    def parts(self) -> Iterator[slice | np.ndarray]:
+        """Yield indices of the addresses, in order: one of all rows that lie behind each other, else one for each row.
+
+        No address comes twice in an index."""
+        if self.pitch == self.size * self.stride:
+            yield slice(self.base, self.last + 1, self.stride)
+        elif self.rows > 1 and self.pitch > (self.size - 1) * self.stride:
+            yield self.addresses().ravel()
+        else:
+            yield from self.slices()
+
 
 def encodable(stride: int, depth: int) -> bool:
     """Tell whether a stride of so many vectors has a code on a machine with strides up to 2 ** (depth - 1)."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from weft.compiler import lir
-from weft.compiler.backend.encode import MachineCode, assemble, encode
+from weft.compiler.backend.encode import MachineCode, encode
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.lir import ACCUMULATORS, DRAM0, DRAM1, LOCAL, Address
 from weft.compiler.lir_table import LirTable
@@ -135,7 +135,7 @@ def test_assemble_is_the_isas(state: Products) -> None:
     instructions, starts = encode(LirTable.of(state[Schedule].operations), ARCH)
     isa = Isa(ARCH)
     program = isa.assemble(Instruction(*row) for row in instructions.T.tolist())
-    assert assemble(isa.words(program), isa) == program == state[MachineCode].content
+    assert isa.assemble_words(isa.words(program)) == program == state[MachineCode].content
     assert len(starts) == len(state[Schedule].operations)
 
 

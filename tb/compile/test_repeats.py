@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.backend.encode import assemble
 from weft.compiler.backend.repeats import shortened
 from weft.compiler.pipeline import compile_model
 from weft.cycles.replay import estimate
@@ -41,7 +40,7 @@ def test_a_shortened_program_stands_for_the_same_instructions(name: str, depth: 
         moved[2, moved[0] == Opcode.MAT_MUL] ^= np.uint64(seed)
         table = np.concatenate([piece, piece, moved, piece], axis=1)
         words = shortened(table, isa)
-        assert np.array_equal(isa.split(assemble(words, isa)), table)
+        assert np.array_equal(isa.split(isa.assemble_words(words)), table)
         assert depth < 64 or words.shape[1] < 0.6 * table.shape[1]
 
 
@@ -53,7 +52,7 @@ def test_the_longest_repetition_is_taken_as_far_as_its_fields_reach() -> None:
     program = [isa.load_weight(number % 16, 1 + number % 2) for number in range(70_000)]
     table = table_of(isa, program)
     words = shortened(table, isa)
-    assert np.array_equal(isa.split(assemble(words, isa)), table)
+    assert np.array_equal(isa.split(isa.assemble_words(words)), table)
     assert words.shape[1] < 40
     assert words[3][words[0] == Opcode.REPEAT].max() == (1 << 16) - 1
 
@@ -62,7 +61,7 @@ def test_the_first_step_of_a_kind_is_never_repeated() -> None:
     """So a program means the same behind any other one: its Repeats depend on nothing before it."""
     isa = Isa(Arch.load("arty").replace(repeat_depth=64))
     table = table_of(isa, [isa.mat_mul(4 * k, 4 * k, 4) for k in range(1, 9)])  # the first as if from 0
-    piece = assemble(shortened(np.concatenate([table, table], axis=1), isa), isa)
+    piece = isa.assemble_words(shortened(np.concatenate([table, table], axis=1), isa))
     history = isa.history()
     before = [isa.load_weight(7, 1), isa.mat_mul(99, 1, 4), isa.mat_mul(3, 2, 4)]
     rows = [row for word in [*before, *isa.disassemble(piece)] for row in history.expand(word)]

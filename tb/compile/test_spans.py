@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from weft.compiler.backend.encode import assemble, encode
+from weft.compiler.backend.encode import encode
 from weft.compiler.lir import ACCUMULATORS, DRAM0, LOCAL, Address, DataMove, Settings, Simd, SimdLoop
 from weft.compiler.lir_table import LirTable
 from weft.compiler.scheduler.simd import _repeat
@@ -76,7 +76,7 @@ def moved(move: DataMove, arch: Arch) -> list[int]:
     machine = Machine(arch)
     machine.dram0.write(0, np.repeat(np.arange(64)[:, None], arch.array_size, axis=1))
     instructions, _ = encode(LirTable.of([move]), arch)
-    machine.run(assemble(instructions, machine.isa))
+    machine.run(machine.isa.assemble_words(instructions))
     return [int(row[0]) for row in machine.local]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,7 +131,7 @@ def test_any_bits_decode_and_encode_to_themselves(isa: Isa, data: st.DataObject)
     assert isa.encode(isa.decode(value)) == value
     program = value.to_bytes(isa.instruction_bytes, "little") * 3
     assert list(isa.disassemble(program)) == [isa.decode(value)] * 3
-    assert isa.assemble(isa.disassemble(program)) == program
+    assert isa.assemble(isa.disassemble(program)) == isa.assemble_words(isa.words(program)) == program
 
 
 @given(machines(), st.integers(0, 1000))
@@ -188,6 +189,8 @@ def test_the_published_program_disassembles_and_assembles_to_itself() -> None:
     lambda: ARTY.simd(SimdSub(SimdOpcode.ADD, left=2)), lambda: ARTY.simd(SimdSub(SimdOpcode.ADD), read=1 << 20),
     lambda: ARTY.encode(Instruction(16)), lambda: ARTY.encode(Instruction(0, 16)),
     lambda: ARTY.encode(Instruction(0, 0, 1 << 16)), lambda: ARTY.encode(Instruction(0, 0, 0, 0, -1)),
+    *(lambda row=row, value=value: ARTY.assemble_words(np.eye(5, 1, -row, np.uint64) * np.uint64(value))
+      for row, value in enumerate((16, 16, 1 << 16, 1 << 24, 1 << 16))),
 ])
 def test_a_value_that_does_not_fit_its_field_is_refused(build: object) -> None:
     with pytest.raises(IsaError, match="found .*; allowed: .*; way out: "):
@@ -195,6 +198,7 @@ def test_a_value_that_does_not_fit_its_field_is_refused(build: object) -> None:
 
 
 def test_the_largest_values_fit() -> None:
+    ARTY.assemble_words(np.array([[15], [15], [(1 << 16) - 1], [(1 << 24) - 1], [(1 << 16) - 1]], np.uint64))
     ARTY.encode(ARTY.mat_mul(8191, (1 << 20) - 1, 1 << 16, local_stride=128, accumulator_stride=128))
     ARTY.encode(ARTY.load_weight(0, 1 << 24))
     ARTY.encode(ARTY.configure(Register.TRACEPOINT, (1 << 24) - 1))

@@ -31,6 +31,15 @@ def test_slices_pick_the_rows_addresses(walk: Walk) -> None:
     assert [memory[row].tolist() for row in walk.slices()] == walk.addresses().tolist()
 
 
+@given(WALKS)
+def test_parts_pick_all_addresses_in_order_and_none_twice(walk: Walk) -> None:
+    memory = np.arange(walk.last + 1)
+    parts = [memory[part].tolist() for part in walk.parts()]
+    assert [address for part in parts for address in part] == visited(walk)
+    assert all(len(set(part)) == len(part) for part in parts)
+    assert len(parts) == (1 if walk.pitch > (walk.size - 1) * walk.stride else walk.rows)
+
+
 def test_arrays_of_walks() -> None:
     walks = [Walk(3, 4, 2, 3, 10), Walk(0, 1, 1, 1, 99), Walk(7, 5)]
     together = Walk(*(np.array(column) for column in zip(*walks, strict=True)))  # type: ignore[arg-type]
