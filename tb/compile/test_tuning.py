@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -186,13 +187,14 @@ def test_what_was_found_is_kept_by_content(network: Path, tmp_path: Path, monkey
                             lambda share, *_: shares.append(share))
 
     first, asked = find(SAMPLES), len(shares)
+    kept, = (tmp_path / "tuning").iterdir()
     assert find(SAMPLES) == first
     assert len(shares) == asked > 0
     find(4 * SAMPLES)
     assert len(shares) > asked
-    kept = next((tmp_path / "tuning").iterdir())
-    kept.write_text("[{")  # a file that ends early is not believed
+    kept.write_text("[{")  # a file that ends early is not believed, and written anew
     assert find(SAMPLES) == first
+    assert msgspec.json.decode(kept.read_bytes(), type=list[Tuned]) == first
 
 
 # -- what comes of it --------------------------------------------------------------------------------------------------

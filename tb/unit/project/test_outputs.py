@@ -260,6 +260,7 @@ PLACES: dict[str, tuple[str, Callable[[Path], object] | None, str]] = {
     "a link to itself": ("x", lambda path: path.symlink_to("x"), "symbolic links"),
     "below a file": ("x/y", lambda path: path.parent.write_bytes(NOTES), "not a directory"),
     "read-only": ("x", lambda path: os.close(os.open(path, os.O_CREAT, 0o444)), "read-only"),
+    "a read-only program": ("x", lambda path: os.close(os.open(path, os.O_CREAT, 0o555)), "read-only"),
     "a tilde": ("~/x", None, "a ~ that the shell did not expand"), "nothing": ("", None, "a directory"),
     "NUL": ("a\0b", None, "null"), "a long name": ("a" * 300, None, "name too long"),
 }

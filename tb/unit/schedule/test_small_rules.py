@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from weft.compiler.errors import CompileError
 from weft.compiler.memory.allocation import Kept
 from weft.hw.contract.arch import Arch
 from weft.schedule import buffer_rules, layer_rules, order_rules, transfer_rules
 from weft.schedule.boxes import Box
+from weft.schedule.dataflow import place_in_root
 from weft.schedule.model import WorkloadId
 from weft.schedule.read import schedule_of
 from weft.schedule.records import Count, Record, converted
@@ -53,6 +56,22 @@ def test_a_part_of_a_pinned_tensor_lies_behind_the_tiles_that_are_kept_before_it
     box = SimpleNamespace(lower=(0, 2 * lanes), upper=(0, 3 * lanes - 1))
     span = Room(plan, arch).span(var, box, 0)  # type: ignore[arg-type]
     assert span == ((100 + 6) * arch.vector_bytes, 6 * arch.vector_bytes)
+
+
+@pytest.mark.parametrize(("offset", "width", "step", "place"), [
+    (0, 5, 1, (0, 0)), (12, 3, 1, (2, 2)), (12, 4, 1, None), (14, 1, 1, (2, 4)), (14, 2, 1, None), (0, 2, 2, None)])
+def test_a_part_is_a_box_where_its_rows_end_with_those_of_the_whole(offset: int, width: int, step: int,
+                                                                    place: tuple[int, int] | None) -> None:
+    """The whole has rows of 5 pixels; the part begins at channel tile 3 of 4 lanes."""
+    part = SimpleNamespace(root="whole", tile=3, offset=offset, pitch=5, step=step)
+    var: Any = SimpleNamespace(name="part", width=width, part=part)
+    box = Box((0, 0, 0, 0), (0, 3, 1, width - 1))
+    if place is None:
+        with pytest.raises(CompileError, match="with others between them"):
+            place_in_root(var, box, 4)
+    else:
+        row, column = place
+        assert place_in_root(var, box, 4) == Box((0, 12, row, column), (0, 15, row + 1, column + width - 1))
 
 
 class Inner(Record):
@@ -103,3 +122,51 @@ def test_of_workloads_that_make_an_element_the_last_is_at_fault() -> None:
     schedule: Any = SimpleNamespace(layers={"a": parts})
     fault, = layer_rules.boxes_make_up_layers(schedule)
     assert fault.workload == WorkloadId(2, 0)
+
+
+@pytest.mark.parametrize(("whole", "halves", "told"), [(1, 0, None), (2, 0, None), (3, 0, None), (0, 1, "once"),
+                                                       (1, 1, "once"), (2, 1, "2 times")])
+def test_each_operand_of_a_sum_is_delivered_as_a_whole(whole: int, halves: int, told: str | None) -> None:
+    """A sum may have one operand, the other being a constant."""
+    box = channels(0, 3)
+    sources = [SimpleNamespace(place=each, transfer=1) for each in [box] * whole + [channels(0, 1)] * halves]
+    part: Any = SimpleNamespace(kind="element_wise", id=WorkloadId(0, 0), layer="sum")
+    tensor: Any = SimpleNamespace(sources=sources, box=box, transfer=1)
+    found = [fault.allowed for fault in buffer_rules._delivery_faults(part, tensor)]
+    assert found == ([] if told is None else [f"each element of {box} {told}"])
+
+
+def test_a_message_says_which_workload_has_weights() -> None:
+    both = [SimpleNamespace(id=WorkloadId(core, 0), kind="pe", weight=weight)
+            for core, weight in enumerate((None, channels(0, 3)))]
+    schedule: Any = SimpleNamespace(layers={"a": both}, dialect="today")
+    fault, = layer_rules.layers_are_alike(schedule)
+    assert fault.found.startswith("with weights, and without weights at ")
+
+
+def ranges(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any], str, str]]:
+    """Yield each range of a file: where it is, in names without numbers, its record and the keys of its ends."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key.endswith("lower"):
+                yield (*place, key), value, key, key.replace("lower", "upper")
+            yield from ranges(inner, (*place, key.rstrip("0123456789")))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from ranges(inner, place)
+
+
+@pytest.mark.parametrize("dialect", ["older", "today"])
+def test_no_range_of_a_file_ends_before_it_begins(dialect: str) -> None:
+    """Of rows, so that nothing but the range is wrong; weights of the older dialect have channels alone."""
+    places = {place for place, *_ in ranges(getattr(mesh_files, dialect)())}
+    assert len(places) >= 7
+    for wanted in places:
+        values = getattr(mesh_files, dialect)()
+        _, record, lower, upper = next(found for found in ranges(values) if found[0] == wanted)
+        if isinstance(record[lower], int):
+            record[lower] = record[upper] + 1
+        else:
+            record[lower][2] = record[upper][2] + 1
+        with pytest.raises(WeftError, match="that ends before it begins"):
+            schedule_of(values)
