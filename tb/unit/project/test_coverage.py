@@ -7,6 +7,7 @@ import importlib
 import json
 import tomllib
 from pathlib import Path
+from subprocess import CalledProcessError, CompletedProcess
 from types import ModuleType
 from typing import Any
 
@@ -85,10 +86,12 @@ def test_files_of_folders_are_found_once(pieces: ModuleType, tmp_path: Path) -> 
 def test_a_file_is_measured_again_only_if_it_or_a_room_changed(pieces: ModuleType, tmp_path: Path,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[str] = []
+    codes = {"run": pieces.NOTHING_CHOSEN, "combine": 0}
 
-    def command(words: list[str], env: dict[str, str], **_: object) -> None:
+    def command(words: list[str], env: dict[str, str], **_: object) -> CompletedProcess[bytes]:
         commands.append(words[3])
         Path(env["COVERAGE_FILE"]).write_text(str(len(commands)))
+        return CompletedProcess(words, codes[words[3]])
 
     monkeypatch.setattr(pieces.subprocess, "run", command)
     monkeypatch.setattr(pieces, "ROOT", tmp_path)
@@ -101,6 +104,12 @@ def test_a_file_is_measured_again_only_if_it_or_a_room_changed(pieces: ModuleTyp
     test.write_text("two")
     assert pieces.measure("test_one.py", "rooms") != first
     assert (first.read_text(), commands) == ("2", ["run", "combine"] * 3)
+    codes["run"] = 1
+    test.write_text("a test that fails")
+    for _ in range(2):
+        with pytest.raises(CalledProcessError):
+            pieces.measure("test_one.py", "rooms")
+    assert commands[6:] == ["run"] * 2
 
 
 def test_every_measured_room_counts_for_what_is_kept(pieces: ModuleType) -> None:
