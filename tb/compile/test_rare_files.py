@@ -40,7 +40,7 @@ def some_bytes(*shape: int) -> np.ndarray:
 
 
 def saved(folder: Path, nodes: Sequence[onnx.NodeProto], shape: Sequence[Any], outputs: Mapping[str, int],
-          more: Mapping[str, Sequence[Any]] | None = None, opset: int = 17, **weights: np.ndarray) -> Path:
+          more: Mapping[str, Sequence[Any]] | None = None, opset: int = 17, **weights: Any) -> Path:
     """A file of nodes with the input ``x`` and ``more``; ``outputs``: their types."""
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)
               for name, sizes in {"x": shape, **(more or {})}.items()]
@@ -209,8 +209,8 @@ def test_texts_are_no_constants_of_the_machine(tmp_path: Path) -> None:
 
 
 # -- quantised operators of onnxruntime --------------------------------------------------------------------------------
-SCALES = {"a": np.array(0.05, np.float32), "b": np.array(0.01, np.float32), "c": np.array(0.1, np.float32),
-          "zero": np.array(128, np.uint8)}
+SCALES: dict[str, Any] = {"a": np.array(0.05, np.float32), "b": np.array(0.01, np.float32),
+                          "c": np.array(0.1, np.float32), "zero": np.array(128, np.uint8)}
 ENDS = [node("QuantizeLinear", ["x", "a", "zero"], ["q"], name="begin", domain=MICROSOFT)]
 
 
@@ -220,7 +220,7 @@ def test_a_product_of_bytes_may_end_in_real_numbers(has_bias: bool, tmp_path: Pa
     bias = ["bias"] if has_bias else []
     nodes = [*ENDS, node("QGemm", ["q", "a", "zero", "w", "b", "zero", *bias], ["y"], domain=MICROSOFT, alpha=0.5)]
     path = saved(tmp_path, nodes, [1, 8], {"y": TensorProto.FLOAT}, w=some_bytes(8, 5),
-                 **({"bias": np.arange(-200, 300, 100).astype(np.int32)} if has_bias else {}), **SCALES)
+                 bias=np.arange(-200, 300, 100).astype(np.int32), **SCALES)
     check(path, 30)
 
 

@@ -40,7 +40,7 @@ def only_below(maker: ModelMaker) -> None:
 
 def limits_at_the_ends_of_the_type(maker: ModelMaker) -> None:
     ends = np.finfo(np.float32)
-    maker.node("Neg", maker.node("Clip", "x", number(maker, ends.min), number(maker, ends.max)))
+    maker.node("Neg", maker.node("Clip", "x", number(maker, float(ends.min)), number(maker, float(ends.max))))
 
 
 # -- convolutions and matrices -----------------------------------------------------------------------------------------
