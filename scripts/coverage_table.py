@@ -31,6 +31,8 @@ BARS = {"golden": 98, "runtime": 98, CONTRACT: 98, "compiler": 95}
 """The percent of branches that a room is to reach."""
 WHAT = {"lines": ("num_statements", "covered_lines"), "branches": ("num_branches", "covered_branches")}
 """What is counted -> coverage's names for how many there are and how many were run."""
+QUICK = "not long and not wide"
+"""The marks of what `make test` runs, for pytest."""
 COMMAND = "make coverage"
 UNMET = f"{COMMAND} leaves build/coverage/rooms.json"
 Rooms = dict[str, dict[str, int]]
@@ -44,7 +46,7 @@ def run(tests: list[str]) -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     coverage, data = [sys.executable, "-m", "coverage"], {**os.environ, "COVERAGE_FILE": str(FOLDER / "data")}
-    pytest = ["-m", "pytest", "--numprocesses", "auto", "--dist", "worksteal", "-m", "not long and not wide", *tests]
+    pytest = ["-m", "pytest", "--numprocesses", "auto", "--dist", "worksteal", "-m", QUICK, *tests]
     for command in (["run", *pytest], ["combine", "--quiet"], ["json", "--quiet", "-o", str(FOLDER / "rooms.json")]):
         subprocess.run([*coverage, *command], cwd=ROOT, env=data, check=True)
 
@@ -76,6 +78,23 @@ def check(found: Rooms, before: Rooms, names: Mapping[str, tuple[str, str]] = WH
                                         f"write tests for what is new ({unmet})"))
 
 
+def show(found: Rooms) -> None:
+    """Print the shares of each room."""
+    for room, counts in found.items():
+        print(f"{room:12} lines {share(counts, 'lines'):5} %, branches {share(counts, 'branches'):5} %")
+
+
+def head() -> str:
+    """Return the first eight digits of the commit that is checked out."""
+    return subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, text=True, capture_output=True,
+                          check=True).stdout.strip()
+
+
+def write(command: str, found: Rooms) -> None:
+    """Write docs/data/coverage.json: what was run at this commit, and the rows of rooms."""
+    DATA.write_text(json.dumps({"command": command, "commit": head(), "note": "", "rooms": found}, indent=1) + "\n")
+
+
 # -- the table ---------------------------------------------------------------------------------------------------------
 def measured() -> str:
     """Return the table of rooms, under what was run."""
@@ -95,13 +114,10 @@ def main(tests: Annotated[list[str] | None, typer.Argument(metavar="TESTS", help
     """Measure; write docs/data/coverage.json if no room fell."""
     run(tests or [])
     found = rooms(json.loads((FOLDER / "rooms.json").read_text()))
-    for room, counts in found.items():
-        print(f"{room:12} lines {share(counts, 'lines'):5} %, branches {share(counts, 'branches'):5} %")
+    show(found)
     if not tests:
         check(found, json.loads(DATA.read_text())["rooms"])
-        commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, text=True, capture_output=True,
-                                check=True).stdout.strip()
-        DATA.write_text(json.dumps({"command": COMMAND, "commit": commit, "note": "", "rooms": found}, indent=1) + "\n")
+        write(COMMAND, found)
 
 
 if __name__ == "__main__":

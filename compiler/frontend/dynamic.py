@@ -267,10 +267,10 @@ def _dequantize(network: _Network, node: onnx.NodeProto) -> Nodes | None:
     """Return the nodes for a DequantizeLinear: none for real numbers; tables of bytes are made real first."""
     if node.input[0] in network.real:
         return [helper.make_node("Identity", node.input[:1], node.output, name=node.name)]
-    source, scale, zero = [*node.input, ""][:3]
+    source, scale, zero = [*node.input, "", ""][:3]
     chain = _moves_before(network, source)
     known = network.known
-    if not chain or not network.knows(scale, zero) or known[scale].size != 1:
+    if not chain or not scale or not network.knows(scale, zero) or known[scale].size != 1:
         return None
     first = chain[-1].input[0]
     table = network.constant(f"{node.output[0]}/real", network.weights(first, zero, 0, scale))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of coverage counts by room, and refuses a room that fell."""
+"""The table of coverage counts by room, and refuses a room that fell. Pieces of it are kept while they are true."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib
 import json
 import tomllib
 from pathlib import Path
+from subprocess import CalledProcessError, CompletedProcess
 from types import ModuleType
 from typing import Any
 
@@ -59,3 +60,77 @@ def test_every_room_with_code_is_measured(script: ModuleType) -> None:
     assert measured == rooms - {"__pycache__"}
     assert set(json.loads(script.DATA.read_text())["rooms"]) <= measured | {script.CONTRACT}
     assert set(script.BARS) <= measured | {script.CONTRACT}
+
+
+# -- pieces ------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def pieces(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script that measures file by file, with data in a folder of the test's own."""
+    made = importlib.import_module("coverage_pieces")
+    for name, path in (("PIECES", tmp_path / "pieces"), ("FOLDER", tmp_path), ("DATA", tmp_path / "coverage.json")):
+        monkeypatch.setattr(made, name, path)
+    monkeypatch.setattr(script, "DATA", made.DATA)
+    return made
+
+
+def test_files_of_folders_are_found_once(pieces: ModuleType, tmp_path: Path) -> None:
+    for name in ("a/test_two.py", "a/b/test_one.py", "a/helper.py", "test_three.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert pieces.files_of(["test_three.py", "a", "a/test_two.py"], tmp_path) == [
+        "test_three.py", "a/b/test_one.py", "a/test_two.py"]
+    with pytest.raises(WeftError, match="tests.*nowhere.*a file or folder of tests"):
+        pieces.files_of(["nowhere"], tmp_path)
+
+
+def test_a_file_is_measured_again_only_if_it_or_a_room_changed(pieces: ModuleType, tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[str] = []
+    codes = {"run": pieces.NOTHING_CHOSEN, "combine": 0}
+
+    def command(words: list[str], env: dict[str, str], **_: object) -> CompletedProcess[bytes]:
+        commands.append(words[3])
+        Path(env["COVERAGE_FILE"]).write_text(str(len(commands)))
+        return CompletedProcess(words, codes[words[3]])
+
+    monkeypatch.setattr(pieces.subprocess, "run", command)
+    monkeypatch.setattr(pieces, "ROOT", tmp_path)
+    pieces.PIECES.mkdir()
+    test = tmp_path / "test_one.py"
+    test.write_text("one")
+    first = pieces.measure("test_one.py", "rooms")
+    assert (pieces.measure("test_one.py", "rooms"), commands) == (first, ["run", "combine"])
+    assert pieces.measure("test_one.py", "other rooms") != first
+    test.write_text("two")
+    assert pieces.measure("test_one.py", "rooms") != first
+    assert (first.read_text(), commands) == ("2", ["run", "combine"] * 3)
+    codes["run"] = 1
+    test.write_text("a test that fails")
+    for _ in range(2):
+        with pytest.raises(CalledProcessError):
+            pieces.measure("test_one.py", "rooms")
+    assert commands[6:] == ["run"] * 2
+
+
+def test_every_measured_room_counts_for_what_is_kept(pieces: ModuleType) -> None:
+    sources = set(pieces.measured_sources())
+    assert {ROOT / name for name in ("golden/alu.py", "hw/contract/isa.py", "compiler/pipeline.py")} < sources
+    assert not [path for path in sources if path.is_relative_to(ROOT / "tb")]
+
+
+def test_only_rooms_that_are_named_are_written(pieces: ModuleType, monkeypatch: pytest.MonkeyPatch,
+                                               tmp_path: Path) -> None:
+    found = report(golden_alu=(10, 9, 4, 3), runtime_pieces=(10, 9, 4, 3))
+    before = pieces.rooms(report(golden_alu=(10, 9, 4, 2), compiler_lir=(2, 2, 0, 0)))
+    pieces.DATA.write_text(json.dumps({"command": "old", "commit": "old", "note": "old", "rooms": before}))
+    (tmp_path / "rooms.json").write_text(json.dumps(found))
+    monkeypatch.setattr(pieces, "measure", lambda *_: tmp_path)
+    monkeypatch.setattr(pieces, "together", lambda _: tmp_path / "rooms.json")
+    pieces.main(["tb/unit/golden"], ["golden"])
+    written = json.loads(pieces.DATA.read_text())
+    assert written["rooms"] == {"compiler": before["compiler"], "golden": pieces.rooms(found)["golden"]}
+    assert (written["command"], written["note"]) == ("scripts/coverage_pieces.py tb/unit/golden", "")
+    (tmp_path / "rooms.json").write_text(json.dumps(report(golden_alu=(10, 8, 4, 3))))
+    with pytest.raises(WeftError, match="lines of golden"):
+        pieces.main(["tb/unit/golden"], ["golden"])
+    assert json.loads(pieces.DATA.read_text()) == written
