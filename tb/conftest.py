@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from weft.simulate.make import BUILD_FAST
-from weft.tb import progress, shared, skipped, wide
+from weft.tb import generators, progress, shared, skipped, wide
 
 ORACLE = ("outside oracle", "ran")
 """The property in the report of a test that opened published vectors."""
@@ -37,6 +37,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put first what builds simulators, then what takes long otherwise; the rest stays as it is."""
     wide.mark(items)
+    generators.keep({item.module for item in items if isinstance(item, pytest.Function)})
     items.sort(key=lambda item: (item.path.parent.name not in FIRST, not item.get_closest_marker("slow")))
 
 
@@ -44,6 +45,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol() -> Iterator[None]:
     shared.opened.clear()
     return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Rewind what the module's fixtures may draw from."""
+    if isinstance(item, pytest.Function):
+        generators.rewind(item.module)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Rewind what the test draws from: a fixture that others have asked for already draws nothing."""
+    if isinstance(item, pytest.Function):
+        generators.rewind(item.module)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,13 +22,6 @@ from weft.tmodel.network import Network
 from weft.tmodel.onnx_engine import run_model
 
 RNG = np.random.default_rng(0)
-STATE = RNG.bit_generator.state
-
-
-@pytest.fixture(autouse=True)
-def same_numbers() -> None:
-    """Each test draws the same numbers in any order of tests."""
-    RNG.bit_generator.state = STATE
 
 
 def normal(*shape: int) -> np.ndarray:

@@ -33,7 +33,7 @@ from weft.tb.shared import shared
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 MACHINE = Arch.load("zcu104_4x16").replace(sync_counters=4, dram0_depth=1 << 23, dram1_depth=1 << 23)
-FEWER = {"resnet_b1_2x2_SET_IR.json": 7, "goog_b1_2x2_SET_IR.json": 64}
+FEWER = {"resnet_b1_2x2_SET_IR.json": 7, "goog_b1_2x2_SET_IR.json": 56}
 """File -> boxes whose ends are moved, to a multiple of 16 channels or to pixels that are computed."""
 
 

@@ -88,7 +88,7 @@ def test_the_cure_of_a_warning_works(case: str, tmp_path: Path) -> None:
 
 def test_narrower_ranges_saturate_as_they_are_meant_to(tmp_path: Path) -> None:
     """A value far out is not worth the steps of all others: no calibration cures that, and none is called for."""
-    samples = drawn("plain in bytes", 32)
+    samples = drawn("plain in bytes", 128)
     samples[0, 0, 0, 0] = 40
     result, said = ran(compiled("plain in bytes", tmp_path, samples, ranges="error"), samples)
     assert result.saturated and not result.saturated.beyond and result.saturated_inputs
