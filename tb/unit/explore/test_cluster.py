@@ -9,11 +9,14 @@ import socket
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from weft.cli.main import exit_code
+from weft.explore import cluster
 from weft.explore.workers import Keys, dask
 from weft.support.errors import WeftError
 
@@ -52,6 +55,24 @@ def refused_without_keys(port: int) -> bool:
 
 
 @pytest.mark.slow
+def test_workers_here_begin_with_one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each worker's numpy would take all cores. What the variables were comes back."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    given: list[str | None] = []
+
+    @contextlib.contextmanager
+    def local(count: int) -> Iterator[SimpleNamespace]:
+        given.extend(map(os.environ.get, names))
+        yield SimpleNamespace(nthreads=lambda: dict.fromkeys(range(count), 1), get_executor=lambda pure: None)
+
+    monkeypatch.setattr(cluster, "local", local)
+    monkeypatch.setenv(names[0], "7")
+    monkeypatch.delenv(names[1], raising=False)
+    with dask(2, None) as (_, threads):
+        assert threads == 2 and given == ["1", "1"]
+    assert [*map(os.environ.get, names)] == ["7", None]
+
+
 def test_nothing_listens_that_others_can_use() -> None:
     before = listening()
     with dask(2, None) as (executor, workers):

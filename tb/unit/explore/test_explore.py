@@ -24,6 +24,7 @@ from weft.compiler.scheduler.schedule import Schedule
 from weft.cycles.replay import estimate
 from weft.cycles.system import cycles_an_image
 from weft.explore import measure
+from weft.explore import space as defaults
 from weft.explore.measure import Network, Refused, _least_vectors, digest_of
 from weft.explore.results import Results
 from weft.explore.search import BOUNDED, ESTIMATED, FIT, REFUSED, Outcome, Search
@@ -302,6 +303,14 @@ def test_workers_end_with_a_search_that_is_killed() -> None:
                 return
             time.sleep(0.1)
     raise AssertionError("it is still there")
+
+
+def test_default_values_make_machines_whose_memories_fill_their_blocks() -> None:
+    for key, values in defaults.AXES.items():
+        for value in values:
+            assert getattr(Arch.load("pynq").replace(**{key: value}), key) == value
+            assert not key.endswith("_depth") or int(value).bit_count() == 1
+
 
 
 # -- other workers, and the hardware -----------------------------------------------------------------------------------

@@ -3,22 +3,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from weft.boards import BOARDS
 from weft.boards.standalone import project
-from weft.cli import compiling, memory, onnx_backend, places, standalone, streams
+from weft.cli import board, compiling, console, devices, memory, onnx_backend, places, standalone, streams
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import LiteDram
+from weft.runtime.driver import dram_start, targets
+from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.needs import PAGE_BYTES
 from weft.runtime.session import Loaded, Session
+from weft.support.errors import WeftError
 from weft.tb.hostile.case import good
 from weft.tb.unit.driver.test_device import adder
 from weft.tb.unit.runtime.models import TINY, echo
@@ -88,3 +93,58 @@ def test_a_boot_image_is_told_by_board_and_file(monkeypatch: pytest.MonkeyPatch,
     told = capsys.readouterr().out
     assert told.index("image.bin") < told.index("4711 bytes for offset 0x200000 of the flash, 2 images")
     assert told.splitlines()[0].split(":")[0].strip() in BOARDS["ulx3s"].name
+
+
+@pytest.mark.parametrize(("on", "simulated"), [("rtl", True), ("sim", True), ("sim:ulx3s", True), ("sim?seed=1", True),
+                                               ("golden", False), ("simple", False), ("serial:auto", False)])
+def test_a_simulated_device_is_told_by_its_name(on: str, simulated: bool) -> None:
+    assert devices.is_simulated(on) == simulated
+
+
+@pytest.mark.parametrize("layers", [[], [{"layer": "conv", "samples": 1200, "share": 0.75}]])
+def test_samples_are_told_of_units_and_of_layers_where_they_are_known(layers: list[dict[str, Any]],
+                                                                      capsys: pytest.CaptureFixture[str]) -> None:
+    units = [{"unit": "array", "taken": 0.5, "waits": 0.25, "idle": 0.125}]
+    console.print_samples({"count": 1600, "units": units, "layers": layers})
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    of_layers = ["layer samples time", "conv 1,200 75.0 %"] if layers else []
+    assert lines == ["1,600 samples", "unit taken waits idle", "array 50.0 % 25.0 % 12.5 %", *of_layers]
+
+
+class Linked(LinkTarget):
+    """A board behind a link that notes what is done to it."""
+
+    def __init__(self, leveled: bool, dram: bool) -> None:
+        self.done: list[str] = []
+        self.leveling, self.bridge = "the map" if leveled else None, None  # type: ignore[assignment]
+        self.shell: Any = SimpleNamespace(board="ulx3s", dram=dram, places=[SimpleNamespace(base=0x40, bytes=1 << 20)])
+
+    def start(self, shell: Any) -> None:
+        self.done.append("start")
+        self.leveling = "a new map"  # type: ignore[assignment]
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+@pytest.mark.parametrize(("leveled", "dram", "done", "told"), [
+    (True, True, ["test"], ["the map"]), (False, True, ["start", "test"], ["a new map"]), (False, False, ["test"], [])])
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_boards_memory_is_started_once_and_its_link_closed(
+        leveled: bool, dram: bool, done: list[str], told: list[str], faulty: bool, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """Memory that was started before is started again for its map; on-chip memory has none."""
+    target = Linked(leveled, dram)
+
+    def check(_: Any, base: int, size: int) -> None:
+        assert (base, size) == (0x40, 1 << 20)
+        target.done.append("test")
+        if faulty:
+            raise WeftError("milk")
+
+    monkeypatch.setattr(targets, "open_target", lambda *_: target)
+    monkeypatch.setattr(dram_start, "check_memory", check)
+    with pytest.raises(WeftError, match="milk") if faulty else contextlib.nullcontext():
+        board.memory("serial:auto")
+    assert target.done == [*done, "close"]
+    assert capsys.readouterr().out.splitlines()[:len(told)] == told

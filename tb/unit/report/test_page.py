@@ -18,7 +18,7 @@ import pytest
 from weft.cli.main import exit_code
 from weft.cycles.program import MEMORIES
 from weft.hw.contract.units import UNIT_NAMES, Memory
-from weft.report.collect import Machine, lanes_used, page_data
+from weft.report.collect import Machine, _numbers, lanes_used, page_data
 from weft.report.columns import packed
 from weft.report.live import SAMPLES, memory_over_time
 from weft.report.operations import Ran
@@ -209,6 +209,13 @@ def test_idle_lanes_show(row: dict[str, Any], expected: dict[str, float] | None)
     assert lanes_used(row, 16) == expected
 
 
+@pytest.mark.parametrize(("value", "kept"), [([-0.5, 1], True), ([], False), ([1], False), ([1, 2, 3], False),
+                                             ([1, "2"], False), ([1, float("nan")], False), ({"1": 1, "2": 2}, False)])
+def test_a_pair_is_a_list_of_two_numbers(value: Any, kept: bool) -> None:
+    found = _numbers({"range": value, "scales": {"output": value}})
+    assert (found["low"], found["high"], found["scale"]) == ((*value, value) if kept else (None, None, None))
+
+
 # -- names -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", [*HOSTILE, "\ud800 half a letter"])
 def test_a_shown_name_prints_and_is_short(name: str) -> None:
@@ -217,6 +224,12 @@ def test_a_shown_name_prints_and_is_short(name: str) -> None:
     assert not set(in_html(name)) & set("<>\"'")
     assert not set(script_json({name: [name]})) & set("<>&\u2028") and script_json(name).isascii()
     assert json.loads(script_json({name: [name]})) == {name: [name]}
+
+
+def test_96_characters_of_a_name_are_shown_and_the_ends_of_a_longer_one() -> None:
+    name = "".join(chr(0x4e00 + number) for number in range(97))
+    assert shown(name[:96]) == name[:96]
+    assert shown(name) == name[:48] + "…" + name[50:]
 
 
 def test_hostile_names_are_data(network: Network, hostile: Network, made: Made, tmp_path: Path) -> None:
