@@ -14,14 +14,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from weft.compiler.errors import END, refuse_node
-from weft.compiler.frontend.check_quantizers import (
-    DEQUANTIZE,
-    QUANTIZE,
-    check_parameters,
-    known_constants,
-    named,
-    spread,
-)
+from weft.compiler.frontend.check_quantizers import check_parameters, known_constants, named, spread
 
 MICROSOFT = "com.microsoft"
 OURS = ("", "ai.onnx", MICROSOFT)
@@ -46,8 +39,6 @@ def _standard(node: onnx.NodeProto) -> onnx.NodeProto:
 
     Raise CompileError for operators of other domains: one may have the name of an ONNX operator and mean something
     else."""
-    if node.domain == MICROSOFT and node.op_type in (QUANTIZE, DEQUANTIZE):
-        node.domain = ""
     if node.domain not in ("", "ai.onnx"):
         raise refuse_node(named(node), "", f"an operator of {node.domain!r}", "operators of ONNX",
                           f"export the model again with operators of ONNX alone, or {END}")
