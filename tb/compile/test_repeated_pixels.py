@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from weft.compiler.layers.hir import Layers
+from weft.compiler.pipeline import run_steps
+from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, after_all_steps, check_every_step, check_model
 
@@ -39,7 +41,7 @@ def test_every_pixel_is_there(tmp_path: Path, arch: Arch, factors: tuple[int, in
 
 def test_whole_factors_are_one_layer(tmp_path: Path) -> None:
     path, samples = resized(tmp_path, (8, 8))
-    kinds = [layer.kind for layer in after_all_steps(path, BASE, samples)[Layers]]
+    kinds = [layer.kind for layer in run_steps(Request(path, {"x": samples}, copies=False), BASE)[Layers]]
     assert len(kinds) == 5 and sum(kind.startswith("load") for kind in kinds) == 2
 
 
