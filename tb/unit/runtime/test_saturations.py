@@ -44,7 +44,7 @@ def plain(maker: ModelMaker) -> None:
 CASES: dict[str, tuple[Callable[[ModelMaker], None], Arch, tuple[int, ...], int]] = {
     "functions": (functions, WORDS, (5, 6), 17), "clipped": (clipped, WORDS, (3, 6, 6), 13),
     "clipped in bytes": (clipped, BYTES, (3, 6, 6), 13), "plain": (plain, WORDS, (3, 6, 6), 13),
-    "plain in bytes": (plain, BYTES, (3, 6, 6), 13)}
+    "plain in bytes": (plain, BYTES, (3, 12, 12), 13)}
 
 
 def compiled(case: str, folder: Path, samples: np.ndarray, **options: str) -> Network:
@@ -78,7 +78,7 @@ def test_samples_of_the_calibration_do_not_saturate(case: str, tmp_path: Path) -
 def test_the_cure_of_a_warning_works(case: str, tmp_path: Path) -> None:
     """Calibration saw a channel at a time; two samples have all three, so that their sums have no room."""
     channel = np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1, 2], :, None, None]
-    seen = GENERATOR.uniform(0.9, 1, (6, 3, 6, 6)).astype(np.float32) * channel
+    seen = GENERATOR.uniform(0.9, 1, (6, *CASES[case][2])).astype(np.float32) * channel
     given = np.concatenate([seen, seen[:3].sum(0, keepdims=True).repeat(2, 0)])
     result, said = ran(compiled(case, tmp_path, seen), given)
     assert result.saturated and result.saturated.beyond and set(result.saturated.images) == {6, 7}
@@ -88,7 +88,7 @@ def test_the_cure_of_a_warning_works(case: str, tmp_path: Path) -> None:
 
 def test_narrower_ranges_saturate_as_they_are_meant_to(tmp_path: Path) -> None:
     """A value far out is not worth the steps of all others: no calibration cures that, and none is called for."""
-    samples = drawn("plain in bytes", 128)
+    samples = drawn("plain in bytes", 32)
     samples[0, 0, 0, 0] = 40
     result, said = ran(compiled("plain in bytes", tmp_path, samples, ranges="error"), samples)
     assert result.saturated and not result.saturated.beyond and result.saturated_inputs
