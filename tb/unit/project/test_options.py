@@ -85,3 +85,11 @@ def test_a_help_that_says_too_little_is_found() -> None:
     assert faults(many) == ["a sentence", "a word for what it takes", "a unit"]
     assert faults(name) == ["a sentence", "a word for what it takes", "its default"]
     assert faults(good) == []
+
+
+def test_a_command_alone_comes_without_the_others() -> None:
+    whole = typer.main.get_command(application())
+    assert {"compile", "run", "board", "ir"} <= set(whole.commands)  # type: ignore[attr-defined]
+    for name in ("compile", "board"):
+        alone: Any = typer.main.get_command(application(name))
+        assert set(getattr(alone, "commands", {})) <= {name}

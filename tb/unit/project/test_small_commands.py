@@ -16,7 +16,18 @@ import pytest
 
 from weft.boards import BOARDS
 from weft.boards.standalone import project
-from weft.cli import board, compiling, console, devices, memory, onnx_backend, places, standalone, streams
+from weft.cli import (
+    board,
+    compiling,
+    console,
+    cycle_table,
+    devices,
+    memory,
+    onnx_backend,
+    places,
+    standalone,
+    streams,
+)
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import LiteDram
 from weft.runtime.driver import dram_start, targets
@@ -148,3 +159,15 @@ def test_a_boards_memory_is_started_once_and_its_link_closed(
         board.memory("serial:auto")
     assert target.done == [*done, "close"]
     assert capsys.readouterr().out.splitlines()[:len(told)] == told
+
+
+def test_cycles_are_told_of_each_layer_and_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    def row(name: str, cycles: int, waits: int) -> dict[str, Any]:
+        return {"name": name, "cycles": cycles, "macs": 1500, "done_macs": 1000, "utilization": 0.125,
+                "waits": {"dram": waits, "never": 0}, "dram0_bytes": 2048, "dram1_bytes": 0}
+
+    cycle_table.print_cycles({**row("sum", 4000, 1000), "layers": [row("a", 1000, 0), row("b", 3000, 1000)], "tail": 7,
+                              "program_bytes": 9})
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[:4] == ["layer cycles MACs left out util % dram % DRAM0 KB DRAM1 KB", "a 1,000 1,500 500 12.5 2 0",
+                         "b 3,000 1,500 500 12.5 25.00 2 0", "all 4,000 1,500 500 12.5 25.00 2 0"]

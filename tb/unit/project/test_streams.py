@@ -49,20 +49,26 @@ def test_streams_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sys.stdout is file and file.getvalue() == "\\u001b\n"
 
 
-ISA = [sys.executable, "-m", "weft.cli.main", "isa", "-a", "tiny"]
+WEFT = [sys.executable, "-m", "weft.cli.main"]
+PRINTS = pytest.mark.parametrize("command", [["isa", "-a", "tiny"], ["--version"]], ids=["much", "little"])
+"""More than a buffer holds, which fails as it is written, and less, which stays in the buffer and fails as it ends."""
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
-def test_isa_on_a_full_disk() -> None:
+@PRINTS
+def test_a_full_disk_is_told_once(command: list[str]) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run(ISA, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run([*WEFT, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+                              env=BUFFERED)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert done.stderr.startswith("weft: standard output: found no space left on device; allowed: ")
 
 
-def test_isa_to_who_has_seen_enough() -> None:
+@PRINTS
+def test_who_has_seen_enough_is_told_nothing(command: list[str]) -> None:
     start, end = os.pipe()
     os.close(start)
-    done = subprocess.run(ISA, stdout=end, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run([*WEFT, *command], stdout=end, stderr=subprocess.PIPE, text=True, check=False, env=BUFFERED)
     os.close(end)
     assert done.returncode == 1 and done.stderr == ""
 
