@@ -23,6 +23,9 @@ from weft.tmodel.window import Size, Window
 LAYER_CYCLES = 200
 """The cycles that a further layer takes beside its MatMuls: its weights are loaded and its results waited for."""
 
+SHARE = 4
+"""The part of DRAM0, one in so many, that a tensor of copies may take: nothing shall lack room because of it."""
+
 
 @dataclass(frozen=True)
 class _Choice:
@@ -40,13 +43,15 @@ class _Choice:
 def pack_taps(graph: Graph, arch: Arch) -> Graph:
     """Return the graph with copies of tensors in idle lanes where convolutions then take fewer cycles."""
     made = _Packer(graph, arch.array_size)
-    for choice in _choices(graph, arch.array_size):
+    for choice in _choices(graph, arch.array_size, arch.dram0_depth // SHARE):
         made.add(choice)
     return made.graph() if made.copies else graph
 
 
-def _choices(graph: Graph, lanes: int) -> list[_Choice]:
-    """Return the choices that save cycles; one for a tensor with full tiles, as it can be a part of one other only."""
+def _choices(graph: Graph, lanes: int, most: int) -> list[_Choice]:
+    """Return the choices that save cycles, whose tensors of copies take at most ``most`` vectors.
+
+    There is one for a tensor with full tiles, as it can be a part of one other only."""
     held = {name for node in graph.nodes if node.op == "Assemble" for name in node.inputs}
     makers = {node.output: node for node in graph.nodes}
     found = []
@@ -59,7 +64,7 @@ def _choices(graph: Graph, lanes: int) -> list[_Choice]:
         groups: dict[object, list[Node]] = {}
         for node in (node for node in readers if _is_packable(graph, node, name, full)):
             groups.setdefault((node.window, node.attributes["pads"], graph.shapes[node.output][2:]), []).append(node)
-        best = [choice for nodes in groups.values() if (choice := _best(graph, name, nodes, full, lanes))]
+        best = [choice for nodes in groups.values() if (choice := _best(graph, name, nodes, full, lanes, most))]
         found += [max(best, key=lambda choice: choice.saved)] if full and best else best
     return found
 
@@ -90,8 +95,10 @@ def _is_packable(graph: Graph, node: Node, name: str, full: int) -> bool:
     return bool(weights.shape[2:] != (1, 1) and weights[:, full:].any(axis=(0, 1)).all())
 
 
-def _best(graph: Graph, name: str, readers: Sequence[Node], full: int, lanes: int) -> _Choice | None:
-    """Return the choice for readers with the same window that saves most cycles, None if none saves any."""
+def _best(graph: Graph, name: str, readers: Sequence[Node], full: int, lanes: int, most: int) -> _Choice | None:
+    """Return the choice for readers with the same window that saves most cycles, None if none saves any.
+
+    Its tensor of copies takes at most ``most`` vectors."""
     channels, window = graph.shapes[name][1], readers[0].window
     size, made = _size(graph, name), _size(graph, readers[0].output)
     tiles = sum(-(-graph.shapes[node.output][1] // lanes) for node in readers)
@@ -101,7 +108,9 @@ def _best(graph: Graph, name: str, readers: Sequence[Node], full: int, lanes: in
         return before - tiles * copies.vectors(made) - _ones(copies).work(size, copies.size) - LAYER_CYCLES
 
     ways = tap_copies(window, size, made, lanes // (channels - full), whole=full > 0)
-    found = (_Choice(name, tuple(readers), copies, full, saved(copies)) for copies in ways)
+    held = full // lanes + 2 if full else 1
+    found = (_Choice(name, tuple(readers), copies, full, saved(copies)) for copies in ways
+             if held * copies.size[0] * copies.size[1] <= most)
     return max((choice for choice in found if choice.saved > 0), key=lambda choice: choice.saved, default=None)
 
 

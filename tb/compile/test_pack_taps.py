@@ -247,6 +247,15 @@ def test_only_where_it_saves_cycles(tmp_path: Path) -> None:
         assert (copied(maker, tmp_path) == {inner}) == expected, channels
 
 
+@pytest.mark.parametrize(("channels", "most"), [(2, 1024), (12, 3 * 1024)])
+def test_copies_take_a_quarter_of_the_dram_at_most(channels: int, most: int, tmp_path: Path) -> None:
+    """A tensor of 32 x 32 pixels takes 1 024 vectors a channel tile; with a full tile before, it has three."""
+    for depth, expected in ((4 * most, True), (4 * most - 1, False)):
+        maker, inner = thin(channels=channels)
+        maker.conv(inner, channels, 24, (3, 3), pads=(1, 1, 1, 1))
+        assert (copied(maker, tmp_path, arch=BASE.replace(dram0_depth=depth)) == {inner}) == expected
+
+
 def test_fewer_vectors_pass_the_array(tmp_path: Path) -> None:
     maker, inner = thin()
     maker.conv(inner, 2, 8, (3, 3), pads=(1, 1, 1, 1))
