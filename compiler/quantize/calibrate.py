@@ -35,6 +35,7 @@ def calibrate(graph: Graph, samples: Samples) -> Calibration:
     clipped = {node.output: node.input(0) for node in graph.nodes if node.op == "Relu"}
     ranges = {name: tally.range(seen.tallies[clipped[name]].magnitude if name in clipped else 0.0)
               for name, tally in seen.tallies.items()}
+    ranges |= {name: ranges[copied.source] for name, copied in graph.copies.items()}
     return Calibration(ranges, seen.sums, len(samples.numbers), samples.random,
                        seen.means | _of_copies(graph, seen.means))
 

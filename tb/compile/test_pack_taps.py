@@ -25,6 +25,7 @@ from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.points import rounded_weights
+from weft.compiler.quantize.ranges import Calibration
 from weft.compiler.request import Request
 from weft.hw.contract.arch import Arch
 from weft.schedule.read import read_schedule
@@ -193,6 +194,18 @@ def test_numbers_stay_what_they_were(case: str, arch: Arch, tmp_path: Path) -> N
     assert last.weights is not None and others.weights is not None
     assert np.array_equal(np.sort(last.weights[last.weights != 0]), np.sort(others.weights[others.weights != 0]))
     assert last.bias is not None and others.bias is not None and np.array_equal(last.bias, others.bias)
+
+
+@pytest.mark.usefixtures("always")
+def test_the_range_of_copies_is_their_sources(tmp_path: Path) -> None:
+    """Its mean square too, which decides how accumulators' bits are shared: zeros beside the image do not count."""
+    path, samples = network("a full tile before", tmp_path)
+    found = packed(path, BASE, samples)
+    ranges = found[Calibration].ranges
+    assert len(found[Graph].copies) == 2
+    for name, copied in found[Graph].copies.items():
+        assert ranges[name].root_mean_square == ranges[copied.source].root_mean_square > 0
+        assert ranges[name].expected(1.125) == ranges[copied.source].expected(1.125)
 
 
 def test_kernels_of_copies_are_rounded_as_one() -> None:
