@@ -249,9 +249,8 @@ def calibrated_for_scales(request: Request, graph: Graph, given: Samples, quanti
 def points(request: Request, graph: Graph, given: Samples, built: Layers, calibration: Calibration,
            arch: Arch) -> Numbers:
     """Return the parameters with a binary point for every tensor."""
-    chosen = choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset,
-                           graph.output_tensors(), whole_points(graph, given, arch.number.width))
-    return replace(chosen, copies=graph.copies)
+    return choose_points(built, graph.constants, calibration, arch, request.plain, graph.opset, graph.output_tensors(),
+                         whole_points(graph, given, arch.number.width), graph.copies)
 
 
 def scales(request: Request, graph: Graph, built: Layers, calibration: Calibration, quantization: Quantization,

@@ -116,6 +116,8 @@ class Copied:
     channels: tuple[int, ...]
 
 
+NO_COPIES: Mapping[str, Copied] = {}
+
 @dataclass(frozen=True)
 class Graph:
     """A network: nodes in an order that respects their dataflow, and what is known of its tensors.

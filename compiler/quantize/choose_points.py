@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from weft.compiler.errors import END, refuse
+from weft.compiler.frontend.graph import NO_COPIES, Copied
 from weft.compiler.layers.hir import Layer
 from weft.compiler.layers.stages import Convolution, Gate, LeakyRelu, Load, Product
 from weft.compiler.layers.var import Var
@@ -27,16 +28,17 @@ SUM_HEADROOM = 1.25
 
 def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration, arch: Arch,
                   plain: bool, opset: int, outputs: frozenset[str] = frozenset(),
-                  whole: Mapping[str, int] | None = None) -> FixedPointParams:
+                  whole: Mapping[str, int] | None = None, copies: Mapping[str, Copied] = NO_COPIES) -> FixedPointParams:
     """Return the binary points of all tensors and layers.
 
     With ``plain``, or if the data type has a point of its own, that point is used everywhere. ``outputs``: names of the
-    tensors that the user reads. ``whole``: inputs whose samples are whole numbers of the data type at a point."""
+    tensors that the user reads. ``whole``: inputs whose samples are whole numbers of the data type at a point.
+    ``copies``: tensors of copies."""
     names = dict.fromkeys(var.root for layer in layers for var in (*layer.inputs, *layer.outputs))
     fixed = plain or not arch.scheme.chooses_points
     calibration = in_common(layers, calibration)
     points = _plain(layers, names, arch) if fixed else _Chooser(
-        layers, constants, calibration, arch, opset, outputs, whole or {}).run(names)
+        layers, constants, calibration, arch, opset, outputs, whole or {}, copies).run(names)
     tables, errors = {}, {}
     for layer in layers:
         if layer.lookup is not None:
@@ -45,7 +47,7 @@ def choose_points(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
                                  opset)
             tables[layer.output.name] = encode_table(pieces, source, target, arch)
             errors[layer.output.name] = pieces.error
-    return replace(points, tables=tables, table_errors=errors, means={} if fixed else calibration.means)
+    return replace(points, tables=tables, table_errors=errors, means={} if fixed else calibration.means, copies=copies)
 
 
 def _plain(layers: Sequence[Layer], names: Mapping[str, None], arch: Arch) -> FixedPointParams:
@@ -105,7 +107,9 @@ class _Chooser:
     """The search for binary points: each Var's range gives the first, which layers' accumulators may lower."""
 
     def __init__(self, layers: Sequence[Layer], constants: Mapping[str, np.ndarray], calibration: Calibration,
-                 arch: Arch, opset: int, outputs: frozenset[str], whole: Mapping[str, int]) -> None:
+                 arch: Arch, opset: int, outputs: frozenset[str], whole: Mapping[str, int],
+                 copies: Mapping[str, Copied]) -> None:
+        self.copies = copies
         self.arch, self.opset, self.outputs, self.whole = arch, opset, outputs, whole
         self.layers, self.constants, self.calibration = layers, constants, calibration
         self.width, self.accumulator_width = arch.number.width, arch.accumulator_bits
@@ -315,7 +319,8 @@ class _Chooser:
         if most + activations <= limit:
             return 0
         exact = self._exact_point(core.weights)
-        sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((weights ** 2).mean())))
+        drawn = weights[weights != 0] if core.input.name in self.copies else weights  # other lanes have no weights
+        sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((drawn ** 2).mean())))
         if not all(sizes):
             return 0
         whole = self.whole.get(core.input.root, math.inf)

@@ -43,7 +43,7 @@ BREAKS = [
     Break("tap_means", "compiler/quantize/calibrate.py", "seen.means | _of_copies(graph, seen.means)", "seen.means",
           "means of copies count what lies beside the image",
           f"{TAPS}::test_numbers_stay_what_they_were[a full tile before-bytes]"),
-    Break("tap_rounding", "compiler/steps.py", "return replace(chosen, copies=graph.copies)", "return chosen",
+    Break("tap_rounding", "compiler/quantize/choose_points.py", ", copies=copies)", ")",
           "a kernel's taps in several copies are rounded apart",
           f"{TAPS}::test_numbers_stay_what_they_were[rows and columns-fixed point]"),
     Break("tap_pools", "compiler/passes/pack_taps.py", 'return maker.op != "MaxPool" or ', "return True or ",
