@@ -118,6 +118,7 @@ class Copied:
 
 NO_COPIES: Mapping[str, Copied] = {}
 
+
 @dataclass(frozen=True)
 class Graph:
     """A network: nodes in an order that respects their dataflow, and what is known of its tensors.

@@ -21,7 +21,9 @@ Among these the smallest input is best: it leaves more local memory to weights, 
 twice."""
 
 SHARE = 4
-"""The part of DRAM0, one in so many, that a packed input may take; it stays there to the end."""
+"""The part of DRAM0, one in so many, that a packed input may take; it stays there to the end.
+
+A tensor of copies (``pack_taps.py``) may take as much, so that nothing lacks room because of it."""
 
 
 def pack_inputs(graph: Graph, arch: Arch, request: Request) -> Graph:

@@ -16,15 +16,13 @@ import numpy as np
 from weft.compiler.frontend.graph import Copied, Graph, Node, Within
 from weft.compiler.frontend.macs import macs_of
 from weft.compiler.lowering.rewrite import PartPlace
+from weft.compiler.passes.pack_inputs import SHARE
 from weft.compiler.passes.tap_copies import TapCopies, tap_copies
 from weft.hw.contract.arch import Arch
 from weft.tmodel.window import Size, Window
 
 LAYER_CYCLES = 200
 """The cycles that a further layer takes beside its MatMuls: its weights are loaded and its results waited for."""
-
-SHARE = 4
-"""The part of DRAM0, one in so many, that a tensor of copies may take: nothing shall lack room because of it."""
 
 
 @dataclass(frozen=True)

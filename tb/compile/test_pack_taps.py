@@ -278,7 +278,7 @@ def test_fewer_vectors_pass_the_array(tmp_path: Path) -> None:
         found = packed(path, BASE, samples, copies=copies)
         taps.append([sum(len(tiles) for tiles in block.tiles) for layer in found[Consts].layers
                      for block in layer.blocks])
-    assert taps == [[1, 4, 3], [1, 9]] or taps == [[1, 3, 3], [1, 9]]
+    assert taps == [[1, 3, 3], [1, 9]]
 
 
 def test_not_what_others_say(tmp_path: Path) -> None:
