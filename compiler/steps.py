@@ -21,7 +21,7 @@ from weft.compiler.lir_verifier import verify
 from weft.compiler.lowering.operators import check_bytes, check_supported
 from weft.compiler.lowering.quantize import as_ranges
 from weft.compiler.memory.plan import MemoryPlan, allocation_of_consts, plan_memory
-from weft.compiler.memory.variables import live_ranges
+from weft.compiler.memory.variables import has_room, live_ranges
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.partition import Part, Partition, partition_graph, whole
 from weft.compiler.passes.fit_masks import fit_masks, mask_inputs
@@ -215,12 +215,13 @@ def taps_packed(request: Request, graph: Graph, quantization: Quantization, arch
 
 
 # -- layers, numbers, memory -------------------------------------------------------------------------------------------
-def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
-    """Return the verified layers of a graph. Raise CompileError for an output that no layer computes."""
-    built = build_layers(graph, arch, quantization.tensors)
-    if arch.scheme.kind is SchemeKind.FIXED_POINT:
-        built = saved_for_readers(built, graph.output_tensors(), arch)
-    built = arranged(built, arch)
+def layers(request: Request, graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
+    """Return the verified layers of a graph. Raise CompileError for an output that no layer computes.
+
+    Where DRAM0 could lack room for what max pools of their own read, convolutions pool."""
+    built = _arranged_layers(graph, quantization, arch)
+    if not has_room(live_ranges(graph, built, arch, request.keep_tensors), arch):
+        built = _arranged_layers(graph, quantization, arch, pools_alone=False)
     verify_layers(built, [port.tensor for port in graph.inputs])
     check_layers(built, graph.constants, arch)
     made = {var.root for layer in built for var in layer.outputs}
@@ -229,6 +230,14 @@ def layers(graph: Graph, quantization: Quantization, arch: Arch) -> Layers:
             raise refuse(f"output {port.name!r}", "an input of the model as it is", "a tensor computed by a layer",
                          "remove this output")
     return built
+
+
+def _arranged_layers(graph: Graph, quantization: Quantization, arch: Arch, pools_alone: bool = True) -> Layers:
+    """Return the layers of a graph in the order in which they run."""
+    built = build_layers(graph, arch, quantization.tensors, pools_alone=pools_alone)
+    if arch.scheme.kind is SchemeKind.FIXED_POINT:
+        built = saved_for_readers(built, graph.output_tensors(), arch)
+    return arranged(built, arch)
 
 
 def calibrated(request: Request, graph: Graph, given: Samples, quantization: Quantization, arch: Arch) -> Calibration:

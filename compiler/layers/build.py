@@ -181,14 +181,14 @@ HANDLERS_OF = {SchemeKind.FIXED_POINT: HANDLERS, SchemeKind.AFFINE: SCALED_HANDL
 
 
 def build_layers(graph: Graph, arch: Arch, scales: Mapping[str, TensorScale] | None = None,
-                 refused: list[CompileError] | None = None) -> Layers:
+                 refused: list[CompileError] | None = None, pools_alone: bool = True) -> Layers:
     """Return the layers of a graph, in an order that respects their dataflow.
 
-    ``scales`` gives the scale of each tensor that keeps the one of the network's file. Raise CompileError for what the
-    machine cannot compute. With ``refused`` such errors are added to that list instead, one for each node of the model;
-    the result is then of no use."""
+    ``scales`` gives the scale of each tensor that keeps the one of the network's file. ``pools_alone``: whether max
+    pools may have layers of their own. Raise CompileError for what the machine cannot compute. With ``refused`` such
+    errors are added to that list instead, one for each node of the model; the result is then of no use."""
     builder = Builder(graph, arch, graph.consumers(), find_parts(graph, arch.array_size),
-                      scales or {})
+                      scales or {}, pools_alone)
     handlers = HANDLERS_OF[arch.scheme.kind]
     for position, node in enumerate(graph.nodes):
         if node.op in ("Assemble", "View"):

@@ -150,13 +150,15 @@ class Builder:
     """The state of building layers while the graph is walked once.
 
     ``made`` maps a tensor to the open layer that makes it. ``parts`` says where tensors lie inside others. ``scales``
-    has the tensors that keep the scale of the network's file."""
+    has the tensors that keep the scale of the network's file. ``pools_alone``: whether max pools may have layers of
+    their own where their convolutions could do them; what they pool then has a place in DRAM0."""
 
     graph: Graph
     arch: Arch
     consumers: Mapping[str, Sequence[Node]]
     parts: dict[str, Part]
     scales: Mapping[str, TensorScale] = field(default_factory=dict)
+    pools_alone: bool = True
     made: dict[str, Open] = field(default_factory=dict)
 
     def var(self, name: str) -> Var:
@@ -292,7 +294,9 @@ def pools_alone(builder: Builder, name: str, pool: MaxPool) -> bool:
     Alone, a long pool runs in stripes with the convolution (``memory/stripes.py``). On INT8 machines the result goes
     through local memory anyway, so either is enough; on others both must be so."""
     layer, var = builder.made.get(name), builder.var(name)
-    if layer is None or not isinstance(layer.core, Convolution) or pool.window.partitions(var.size, pool.size):
+    if not builder.pools_alone or layer is None or not isinstance(layer.core, Convolution):
+        return False
+    if pool.window.partitions(var.size, pool.size):
         return False
     tiles = layer.core.input.tiles(builder.arch.array_size) if layer.core.group == 1 else 1
     work = pool.operations * math.prod(pool.size) * var.tiles(builder.arch.array_size)

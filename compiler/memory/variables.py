@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from weft.compiler.errors import refuse
+from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.beside import beside
 from weft.compiler.layers.hir import Layer
@@ -60,6 +60,15 @@ def live_ranges(graph: Graph, layers: Sequence[Layer], arch: Arch, keep: bool = 
 def spread_vectors(var: Var, lanes: int) -> int:
     """Return the vectors in DRAM1 of a Var that is spread: its odd channel tiles, or the only one."""
     return max(var.odd_tiles(lanes), 1) * var.tile_pixels
+
+
+def has_room(lives: Sequence[LiveRange], arch: Arch) -> bool:
+    """Tell whether DRAM0 has room for all Vars, none of them pinned or spread."""
+    try:
+        place_variables(lives, (), (), arch)
+    except CompileError:
+        return False
+    return True
 
 
 def place_variables(lives: Sequence[LiveRange], resident: Collection[str], spread: Collection[str],

@@ -20,7 +20,7 @@ from weft.compiler.memory import stripes
 from weft.compiler.memory.allocation import Allocation
 from weft.compiler.memory.plan import MemoryPlan, parse, plan_memory
 from weft.compiler.memory.stripes import Stripes
-from weft.compiler.memory.variables import live_ranges
+from weft.compiler.memory.variables import live_ranges, place_variables
 from weft.compiler.pipeline import compile_model
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
@@ -134,6 +134,21 @@ def test_a_long_pool_runs_in_stripes_with_its_convolution(scheme: str, channels:
     checker = Checker()
     compile_model(path, arch, tmp_path, calibration={"x": samples}, watch=checker.after)
     assert not [verdict.step for verdict in checker.verdicts if verdict.problem and verdict.step != "scales"]
+
+
+def test_a_long_pool_runs_within_its_convolution_where_dram0_lacks_room(tmp_path: Path,
+                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone it would need the convolution's result in DRAM0, of 8 x 33 x 17 numbers."""
+    monkeypatch.setattr(builder, "LEAST", 1)
+    maker = ModelMaker((1, 8, 33, 17))
+    made = maker.conv("x", 8, 8, (3, 3), pads=(1, 1, 1, 1))
+    path = maker.save(tmp_path / "net.onnx", maker.node("MaxPool", made, kernel_shape=(3, 3), strides=(2, 2)))
+    sample = maker.random.standard_normal((1, *maker.shape[1:])).astype(np.float32)
+    roomy = after_all_steps(path, TABLES, sample)
+    places = place_variables(live_ranges(roomy[Graph], roomy[Layers], TABLES), (), (), TABLES)
+    alone = max(place.base + place.size for place in places.values())
+    for depth, layers in ((alone, 2), (alone - 1, 1)):
+        assert len(after_all_steps(path, TABLES.replace(dram0_depth=depth), sample)[Layers]) == layers
 
 
 def test_vars_of_layers_in_stripes_lie_apart(tmp_path: Path) -> None:
