@@ -197,6 +197,23 @@ def test_numbers_stay_what_they_were(case: str, arch: Arch, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("always")
+def test_bits_of_narrow_accumulators_are_shared_as_without_copies(tmp_path: Path) -> None:
+    """Weights that are zero in lanes of other taps do not make the weights smaller, whatever the inputs' size is.
+
+    All numbers are positive, so that sums are large and the accumulators have no room for all bits of both."""
+    maker = ModelMaker((1, 2, 9, 10))
+    uniform = maker.random.uniform
+    inner = maker.node("Conv", "x", maker.constant(uniform(0.5, 1, (2, 2, 1, 1)).astype(np.float32)))
+    inner = maker.node("Relu", inner)
+    maker.node("Conv", inner, maker.constant(uniform(0, 0.8, (12, 2, 5, 5)).astype(np.float32)), pads=(2, 2, 2, 2))
+    path = maker.save(tmp_path / "net.onnx")
+    samples = uniform(0, 1, (2, 2, 9, 10)).astype(np.float32)
+    points = {size: [packed(path, BASE, samples * np.float32(size), copies=copies)[Numbers].layers[-1]
+                     for copies in (True, False)] for size in (1, 1.25, 1.5)}
+    assert all(found == plain for found, plain in points.values()), points
+
+
+@pytest.mark.usefixtures("always")
 def test_the_range_of_copies_is_their_sources(tmp_path: Path) -> None:
     """Its mean square too, which decides how accumulators' bits are shared: zeros beside the image do not count."""
     path, samples = network("a full tile before", tmp_path)
