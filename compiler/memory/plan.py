@@ -29,8 +29,9 @@ from weft.compiler.quantize.consts import Consts
 from weft.compiler.text_form import parse_value
 from weft.compiler.tiling.candidates import Tiling
 from weft.compiler.tiling.costs import Need, traffic
+from weft.compiler.tiling.cuts import Grain
 from weft.compiler.tiling.search import Plan, Search, too_small
-from weft.compiler.tiling.shape import Grain, LayerShape
+from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box
 from weft.hw.contract.arch import Arch
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compiler.tiling.shape import Cut, Grain, LayerShape
+from weft.compiler.tiling.cuts import Cut, Grain
+from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import part_count
 
 

@@ -18,7 +18,8 @@ from weft.compiler.layers.hir import Layer
 from weft.compiler.quantize.consts import LayerConsts
 from weft.compiler.tiling.candidates import GRAINS, Tiling, Tilings, candidates
 from weft.compiler.tiling.costs import Need, cost, need, needs
-from weft.compiler.tiling.shape import Grain, LayerShape
+from weft.compiler.tiling.cuts import Grain
+from weft.compiler.tiling.shape import LayerShape
 from weft.compiler.tiling.spans import Box
 from weft.hw.contract.arch import Arch
 

@@ -5,66 +5,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.compiler.layers.beside import simd_instructions
 from weft.compiler.layers.hir import Layer
 from weft.compiler.layers.stages import Load, Product, Save
-from weft.compiler.layers.taps import load_cycles
 from weft.compiler.layers.var import Var
 from weft.compiler.quantize.consts import LayerConsts
 from weft.compiler.quantize.weights import OutputBlock
+from weft.compiler.tiling.cuts import Cut, Cuts, Grain, core_spans
 from weft.compiler.tiling.spans import Box, groups, part_count
-from weft.compiler.tiling.weight_tiles import Links, Parts, WeightTiles
+from weft.compiler.tiling.weight_tiles import Links, WeightTiles
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import load_weight_cycles
 from weft.tmodel.window import Size
-
-TILE_OVERHEAD_CYCLES = 2
-"""Cycles that a weight tile costs beyond its vectors, to decode its instructions."""
-
-LOAD_OVERHEAD_CYCLES = 8
-"""Cycles that loading a weight tile may cost beyond its rows.
-
-It begins in the cycle after the last tile's start, but waits for banks of local memory that others use. With 1 instead
-of 8, a tile that just outlasts its load would seem as good as one twice as long. A layer of 8 x 8 pixels on 32 lanes
-then takes 48 % more cycles."""
-
-
-class Grain(NamedTuple):
-    """The sizes into which pixels are cut.
-
-    The output is cut into output tiles of ``rows`` x ``columns``. For each, the core's result is cut into ``part``
-    (None: not cut), for a max pool whose single window is too large."""
-
-    rows: int
-    columns: int
-    part: Size | None = None
-
-    @property
-    def size(self) -> Size:
-        """Rows and columns of an output tile."""
-        return self.rows, self.columns
-
-
-class Cut(NamedTuple):
-    """The sizes that a cut of the output leads to, in pixels: its tiles, the core's result, and the input tiles.
-
-    Input pixels are those of one channel tile. ``array`` is the modelled cycles of one weight tile over all output
-    tiles: its pixels, or its own load if that takes longer. If weight tiles share a load, it is their average."""
-
-    regions: int
-    core_largest: int
-    core_total: int
-    input_tile_largest: int
-    input_tile_total: int
-    array: float
 
 
 @dataclass(frozen=True)
@@ -86,12 +44,7 @@ class LayerShape:
     share: Box | None = None
     form: int = 0
     """The number of the layer's form; layers of one form have the same candidates, see :attr:`structure`."""
-    _cuts: dict[tuple[Grain | int, ...], Cut] = field(default_factory=dict, compare=False, repr=False)
-    _parts: dict[tuple[int, ...], Parts] = field(default_factory=dict, compare=False, repr=False)
-    _input_tiles: dict[tuple[int, int, Size | None, Size], tuple[int, int]] = field(default_factory=dict, compare=False,
-                                                                             repr=False)
-    _spans: dict[tuple[int, int, Size | None], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
-    _counts: dict[tuple[int, int, Size | None], Counter[int]] = field(default_factory=dict, compare=False, repr=False)
+    _cuts: dict[Box, Cuts] = field(default_factory=dict, compare=False, repr=False)
     _groups: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     _links: dict[Size, Links] = field(default_factory=dict, compare=False, repr=False)
     _tiles: dict[tuple[int, int], WeightTiles] = field(default_factory=dict, compare=False, repr=False)
@@ -270,7 +223,8 @@ class LayerShape:
     @cached_property
     def most_pooled(self) -> Size:
         """The most rows and columns of the core's result that one output pixel needs."""
-        rows, columns = (max(high - low for low, high in self._core_spans(axis, Grain(1, 1))) for axis in range(2))
+        spans = (core_spans(self.layer, self.box, axis, Grain(1, 1)) for axis in range(2))
+        rows, columns = (max(high - low for low, high in one) for one in spans)
         return rows, columns
 
     # -- regions ---------------------------------------------------------------------------------------------------
@@ -323,67 +277,16 @@ class LayerShape:
         kinds = [(min(group[2], self.tiles.alike), *((0, 0, 0) if self.tiles.is_whole(group[2]) else group))
                  for group in groups]
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
-        found = np.array([[self._cut(grain, *kind) for kind in numbers] for grain in grains], np.float64)
+        made = self._own_cuts
+        found = np.array([[made.cut(grain, *kind) for kind in numbers] for grain in grains], np.float64)
         return found.reshape(len(grains), len(numbers), len(Cut._fields))[:, [numbers[kind] for kind in kinds]]
 
-    def _cut(self, grain: Grain, alike: int, *steps: int) -> Cut:
-        """Return the sizes that a ``grain`` leads to in ``steps`` of a group, all 0 for the whole kernel; cached.
-
-        ``alike`` weight tiles share a load."""
-        key: tuple[Grain | int, ...] = (grain, alike, *steps)
-        if key not in self._cuts:
-            core = _Lengths(*(self._lengths(axis, grain) for axis in range(2)))
-            if steps not in self._parts:
-                self._parts[steps] = self.tiles.parts(*steps) if any(steps) else self.tiles.everything
-            parts = self._parts[steps]
-            rows, columns = ([self._input_tile(axis, grain, parts.spans[axis][place]) for place in parts.chosen[axis]]
-                             for axis in range(2))
-            load = load_cycles(self.tiles.kernel_rows, self.arch) if self.tiles.depthwise else load_weight_cycles(
-                self.arch, self.arch.array_size + 1)
-            self._cuts[key] = Cut(core.regions, core.largest, core.total,
-                                  max(height[0] * width[0] for height, width in zip(rows, columns, strict=True)),
-                                  sum(height[1] * width[1] for height, width in zip(rows, columns, strict=True)),
-                                  core.cycles(load + LOAD_OVERHEAD_CYCLES, TILE_OVERHEAD_CYCLES + self.lag, alike))
-        return self._cuts[key]
-
-    def _lengths(self, axis: int, grain: Grain) -> Counter[int]:
-        """Return the lengths of the core's ranges along one axis, in pixels, and how often each occurs; cached."""
-        key = axis, grain.size[axis], grain.part
-        if key not in self._counts:
-            low, high = self._ranges(axis, grain).T
-            self._counts[key] = Counter((high - low).tolist())
-        return self._counts[key]
-
-    def _ranges(self, axis: int, grain: Grain) -> np.ndarray:
-        """Return :meth:`_core_spans` as an array [ranges, 2]; cached."""
-        key = axis, grain.size[axis], grain.part
-        if key not in self._spans:
-            self._spans[key] = np.array(self._core_spans(axis, grain), np.int64).reshape(-1, 2)
-        return self._spans[key]
-
-    def _input_tile(self, axis: int, grain: Grain, taps: tuple[int, int]) -> tuple[int, int]:
-        """Return the input pixels along one axis that ``taps`` (half open) of the kernel need.
-
-        The result, which is cached, is (the most of any output tile, the sum over all output tiles)."""
-        key = axis, grain.size[axis], grain.part, taps
-        if key not in self._input_tiles:
-            core = self.layer.core
-            window = core.window.only([(taps[0],) * 2, (taps[1],) * 2])
-            low, high = self._ranges(axis, grain).T
-            counts = window.input_counts(axis, low, high, core.input.size[axis])
-            self._input_tiles[key] = int(counts.max()), int(counts.sum())
-        return self._input_tiles[key]
-
-    def _core_spans(self, axis: int, grain: Grain) -> list[tuple[int, int]]:
-        """Return the ranges of the core's pixels along one axis, for each output tile and part."""
-        low, high = (self.box.rows, self.box.columns)[axis]
-        found = groups(high, grain.size[axis], low)
-        pool, size = self.layer.pool, self.layer.core.size[axis]
-        if pool is not None:
-            found = [pool.window.inputs(axis, *span, size) for span in found]
-        if grain.part is None:
-            return found
-        return [piece for low, high in found for piece in groups(high, grain.part[axis], low)]
+    @property
+    def _own_cuts(self) -> Cuts:
+        """The cuts of the box that is computed, the same object wherever the layer's Vars lie."""
+        if self.box not in self._cuts:
+            self._cuts[self.box] = Cuts(self.layer, self.box, self.tiles, self.arch, self.lag)
+        return self._cuts[self.box]
 
     def links(self, outputs: int, inputs: int) -> Links:
         """Return how many groups of ``outputs`` and ``inputs`` channel tiles have work between them; cached."""
@@ -402,33 +305,3 @@ class LayerShape:
             self._groups[inputs, taps] = np.concatenate([np.zeros_like(sizes[:1]), np.cumsum(sizes, axis=0)])
         before = self._groups[inputs, taps]  # [output channel tiles + 1, steps]: the vectors of all tiles before
         return int(np.diff(before[[*range(0, len(before) - 1, outputs), -1]], axis=0).max())
-
-
-class _Lengths(NamedTuple):
-    """A grid of boxes: ``rows`` counts their heights, ``columns`` their widths, each as pixels -> how often."""
-
-    rows: Counter[int]
-    columns: Counter[int]
-
-    @property
-    def regions(self) -> int:
-        """The number of boxes."""
-        return self.rows.total() * self.columns.total()
-
-    @property
-    def largest(self) -> int:
-        """The pixels of the largest box."""
-        return max(self.rows) * max(self.columns)
-
-    @property
-    def total(self) -> int:
-        """The pixels of all boxes."""
-        return math.prod(sum(size * count for size, count in axis.items()) for axis in self)
-
-    def cycles(self, least: int, more: int, alike: int) -> float:
-        """Return the array's cycles for one weight tile, over all boxes.
-
-        ``alike`` weight tiles share a load, so a box takes its pixels that often, but not less than ``least``, the load
-        of the next ones. ``more`` cycles are added to each."""
-        return sum((max(height * width * alike, least) + more) * many * often
-                   for height, many in self.rows.items() for width, often in self.columns.items()) / alike

@@ -28,7 +28,7 @@ from weft.compiler.scheduler.moves import transfer
 from weft.compiler.scheduler.schedule import Schedule
 from weft.compiler.tiling.candidates import Tiling, single
 from weft.compiler.tiling.costs import cost, traffic
-from weft.compiler.tiling.shape import Grain
+from weft.compiler.tiling.cuts import Grain
 from weft.compiler.tiling.spans import Box, View
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
