@@ -98,6 +98,16 @@ def test_a_port_counts_every_beat_that_cores_write(cores: int) -> None:
     assert port.read_beats == cores * -(-len(program) * 8 // TOGETHER.stream_width)
 
 
+@pytest.mark.parametrize("vectors", [32, 64, 128])
+def test_a_write_ends_when_all_of_its_beats_have_moved(vectors: int) -> None:
+    """At half a byte a cycle each byte takes a cycle more than at one, those of the program among them."""
+    isa = Isa(TOGETHER)
+    program = isa.assemble([isa.data_move(DataFlow.LOCAL_TO_DRAM0, 0, 0, vectors)])
+    slow, quick = (estimate_system([program, b""], TOGETHER, IdealDram(bus_bytes=share)).cycles for share in (0.5, 1.0))
+    fetched = -(-len(program) * 8 // TOGETHER.stream_width) * TOGETHER.stream_width // 8
+    assert slow - quick == vectors * TOGETHER.vector_bytes + fetched
+
+
 def test_a_signal_has_a_counter_and_an_amount() -> None:
     """A post's amount is the mask of its cores."""
     arch = TOGETHER.replace(sync_counters=4)
