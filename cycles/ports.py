@@ -22,7 +22,6 @@ from weft.hw.contract.timing import (
 
 DATA, PROGRAM = 1, 2
 """The places of a core's two masters in ``state.dram.ports``."""
-CLIENTS = 2 * largest("cores")
 RING = 2 * OUTSTANDING_BURSTS
 """The places of the rings below, a power of two: more bursts are never outstanding."""
 

@@ -14,12 +14,14 @@ import pytest
 from weft.compiler.frontend.graph import Node
 from weft.compiler.layers import beside
 from weft.compiler.lowering.rules import ValueTable, filled
+from weft.compiler.memory import sharing
 from weft.compiler.passes.fit_masks import Mask
 from weft.compiler.passes.fuse_functions import _bends
 from weft.compiler.passes.scale_channels import _is_positive
 from weft.compiler.passes.split_functions import _are_squares
 from weft.compiler.quantize.tables import _pieces
 from weft.compiler.quantize.var_scales import _Groups
+from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError
 from weft.tmodel.onnx_bounds import _check_outside
 from weft.tmodel.scales import TensorScale
@@ -111,3 +113,16 @@ def test_data_outside_a_file_lie_beside_it(tmp_path: Path) -> None:
         else:
             with pytest.raises(WeftError, match="found the file"):
                 _check_outside(tensor, tmp_path / "net")
+
+
+@pytest.mark.parametrize(("room", "taken", "fit"), [(10, 4, True), (9, 4, False), (10, 5, False)])
+def test_shares_stay_where_all_layers_beside_one_still_fit(room: int, taken: int, fit: bool,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers 1 and 2 share four vectors beside layer 0, which needs six itself; layer 3 has nothing beside it."""
+    monkeypatch.setattr(sharing, "together", lambda layers, arch: {0: [1, 2], 3: [4]})
+    arch = Arch.load("tiny").replace(accumulator_depth=16)
+    shape: Any = SimpleNamespace(layer=None, arch=arch, scratch=room)
+    needs = [SimpleNamespace(local_total=local, accumulator_total=1) for local in (6, 4, taken, 6, 4)]
+    plans: Any = [SimpleNamespace(need=need) for need in needs]
+    share = sharing.Share(4, 1)
+    assert sharing.still_fitting([shape] * 5, plans, {1: share, 2: share}) == ({1: share, 2: share} if fit else {})

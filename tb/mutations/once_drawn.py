@@ -4,8 +4,10 @@
 from weft.tb.mutations import Break
 
 MEMORY = "tb/unit/cycles/test_memory_rules.py"
+PARTS = "tb/unit/boards/test_shell_parts.py"
 RULES = "tb/unit/schedule/test_small_rules.py"
 SCHEMES = "tb/unit/contract/test_schemes.py"
+SIMULATION = "tb/unit/simulate/test_small_rules.py"
 WIRES = "tb/unit/project/test_constant_wires.py::test_only_what_is_known_never_changes"
 
 BREAKS = [
@@ -271,4 +273,65 @@ BREAKS = [
           "pass",
           "each worker takes all cores",
           "tb/unit/explore/test_cluster.py::test_workers_here_begin_with_one_thread_each"),
+    Break("drawn_narrow", "boards/shell/narrow.py", "wide.data_width // width", "wide.data_width * width",
+          "a narrow port writes other words", f"{PARTS}::test_a_narrow_port_writes_its_part_of_the_word"),
+    Break("drawn_controller", "boards/shell/paced.py",
+          'subprocess.run([sys.executable, "-m", "weft.boards.shell.controller", board.key, folder, *masters], '
+          "check=True,\n                       capture_output=True)", "pass", "no process writes the controller",
+          f"{PARTS}::test_a_simulated_memory_has_the_controller_that_a_process_writes"),
+    Break("drawn_toolchain", "boards/shell/standalone.py", "board.toolchains[0]", "board.toolchains[1]",
+          "a shell without a host is made with another toolchain",
+          f"{PARTS}::test_a_shell_without_a_host_is_made_with_the_boards_usual_toolchain"),
+    Break("drawn_byte_wires", "boards/shell/simulated.py", '8 if name == "data" else 1',
+          '8 if (not (name == "data")) else 1', "a simulated serial line has one wire for a byte",
+          f"{PARTS}::test_a_simulated_serial_line_moves_a_byte_at_a_time"),
+    Break("drawn_fitting", "compiler/memory/sharing.py", "            found |= own", "            pass",
+          "no shares stay, though they still fit",
+          "tb/compile/test_small_rules.py::test_shares_stay_where_all_layers_beside_one_still_fit"),
+    Break("drawn_one_process", "support/processes.py", "if count == 1:", "if count == 2:",
+          "where one process is asked for another one works",
+          "tb/unit/support/test_processes.py::test_one_process_is_this_one"),
+    Break("drawn_opset", "tmodel/onnx_bounds.py", "max(opsets, default=0)", "max(opsets, default=1)",
+          "a model without opsets is told that it has one",
+          "tb/unit/runtime/test_bounds.py::test_an_opset_that_is_too_old_or_too_new_is_told"),
+    Break("drawn_in_pieces", "runtime/devices.py", '"pieces" in options and model', '"pieces" in options or model',
+          "every model runs in pieces on RTL",
+          "tb/unit/runtime/test_pieces.py::test_rtl_runs_in_pieces_only_where_pieces_are_asked_for"),
+    Break("drawn_fetching", "hw/control/fetch.py", "beats.o.valid | gearbox.o.valid", "beats.o.valid & gearbox.o.valid",
+          "the machine is idle with an instruction inside",
+          "tb/unit/control/test_fetch.py::test_busy_while_a_beat_or_an_instruction_is_inside"),
+    Break("drawn_beats_waiting", "cycles/ports.py", "range(PORT_BEATS_WAITING - 1)", "range(PORT_BEATS_WAITING + 1)",
+          "beats that wait for the memory run into what is counted",
+          f"{MEMORY}::test_a_port_counts_every_beat_that_cores_write"),
+    Break("drawn_lasts", "cycles/ports.py", "port.lasts[place + 1]", "port.lasts[place - 1]",
+          "a burst ends before its last beat has moved",
+          f"{MEMORY}::test_a_write_ends_when_all_of_its_beats_have_moved"),
+    Break("drawn_counter", "cycles/program.py", "target & (1 << COUNTER_WIDTH) - 1",
+          "target | (1 << COUNTER_WIDTH) - 1", "a Signal has another counter",
+          f"{MEMORY}::test_a_signal_has_a_counter_and_an_amount"),
+    Break("drawn_window", "cycles/litedram.py", "dram.window_open = 0 if count", "dram.window_open = 1 if count",
+          "any number of rows is opened at once",
+          "tb/unit/boards/test_dram_model.py::test_a_fifth_row_is_opened_after_the_window_of_four"),
+    Break("drawn_turn", "hw/simd/simd_unit.py", "passing.i.valid.eq(queue.r_rdy & (~head.kind.write |",
+          "passing.i.valid.eq(queue.r_rdy & (head.kind.write |",
+          "what is not written is never done while another unit writes",
+          "tb/unit/simd/test_simd_unit.py::test_what_is_not_written_waits_for_no_turn_at_the_accumulators"),
+    Break("drawn_lanes", "hw/parts/schemes/int8.py", "values.append(placed)", "pass",
+          "no bytes enter the accumulators",
+          f"{SCHEMES}::test_bytes_enter_the_accumulators_minus_their_zero_times_the_factor"),
+    Break("drawn_answers", "runtime/driver/serial_ports.py", "answers += [baud] * (answer is not None)", "pass",
+          "a machine of another version is called silent",
+          "tb/unit/driver/test_find_board.py::"
+          "test_at_a_port_that_is_named_any_answer_will_do_if_no_machine_answers"),
+    Break("drawn_seed", "simulate/simulation.py", "if seed is None else seed", "if seed is not None else seed",
+          "a run has another seed than was asked for", f"{SIMULATION}::test_a_run_has_the_seed_that_is_asked_for"),
+    Break("drawn_interrupt_wire", "simulate/serve.py", "dut.interrupt.value == 1", "dut.interrupt.value == 2",
+          "a simulated machine never tells of its interrupt",
+          f"{SIMULATION}::test_a_machine_that_runs_tells_whether_its_interrupt_is_there"),
+    Break("drawn_memories", "simulate/sim_top.py", "memory_ports if cores > 1 else 0",
+          "memory_ports if cores > 1 else 1", "a core alone has a port of several",
+          f"{SIMULATION}::test_a_core_alone_has_its_memories_apart_and_several_share_ports"),
+    Break("drawn_library", "simulate/toolchain.py", "    if libpython is None:\n        check_system_packages()",
+          "    if libpython is None:\n        pass", "a system without Python's library is not told so",
+          f"{SIMULATION}::test_a_system_without_pythons_library_is_told_its_package"),
 ]

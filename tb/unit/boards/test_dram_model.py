@@ -8,6 +8,7 @@ import inspect
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -134,6 +135,16 @@ def test_an_open_row_is_there_sooner_than_another_one(board: str) -> None:
     closed = asked(dram, [(60, "read", 0, 1)])["r"][0] - 60
     assert closed - same == 3 + dram.t_rcd, "the bank's turn for the master, the bus's for the bank, activate, tRCD"
     assert other - same >= 1 + dram.t_rp + dram.t_rcd, "precharge, activate"
+
+
+def test_a_fifth_row_is_opened_after_the_window_of_four() -> None:
+    """tFAW: of reads in five banks, one every ten cycles, the last waits until the first is long enough ago."""
+    dram, window = dram_of("ecpix5"), 90
+    reads = [(10 * bank, "read", bank * dram.row_bytes, 1) for bank in range(5)]
+    free, kept, longer = (asked(each, reads)["r"] for each in (
+        dram, replace(dram, t_faw=window), replace(dram, t_faw=window + 7)))
+    assert kept[:4] == longer[:4] == free[:4]
+    assert kept[4] - kept[0] >= window and longer[4] - kept[4] == 7
 
 
 def test_a_write_then_a_read_turns_the_bus() -> None:

@@ -17,6 +17,8 @@ from weft.hw.contract.numerics import DataType
 from weft.hw.contract.schemes import FIXED_POINT_SCHEMES, INTEGER_SCHEMES, Scheme
 from weft.hw.contract.schemes.base import OutputRescale
 from weft.hw.contract.schemes.int8 import SCALE_VECTORS
+from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY
+from weft.hw.parts.ports import InputRescalerPort
 from weft.hw.parts.schemes import CIRCUITS, circuits
 
 ROOT = Path(__file__).parents[3]
@@ -86,6 +88,33 @@ def test_each_byte_is_a_weight_and_the_lowest_one_is_its_neighbour() -> None:
     simulator.add_testbench(bench)
     simulator.run()
     assert found == {byte: max(byte, -127) for byte in range(-128, 128)}
+
+
+def test_bytes_enter_the_accumulators_minus_their_zero_times_the_factor() -> None:
+    """Of each lane, three cycles later, saturated; the extremes among them."""
+    arch = TINY.replace(data_type="INT8", array_size=3, accumulator_width=24)
+    m, request = Module(), InputRescalerPort(arch).create().request.payload
+    values = circuits(arch).rescale(m, request)
+    most = arch.accumulator_bits
+    found, wanted = [], []
+
+    async def bench(context: Any) -> None:
+        for data in ([0, 1, -1], [127, -128, 5]):
+            for zero in (-128, 0, 3, 127):
+                for factor in (1, 77, (1 << len(request.input_multiplier)) - 1):
+                    given = {"data": data, "input_zero_point": zero, "input_multiplier": factor}
+                    for name, value in given.items():
+                        context.set(request[name], value)
+                    await context.tick().repeat(ACCUMULATE_DATA_LATENCY)
+                    found.append([context.get(value) for value in values])
+                    wanted.append([min(max((byte - zero) * factor, -1 << most - 1), (1 << most - 1) - 1)
+                                   for byte in data])
+
+    simulator = Simulator(m)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert found == wanted and len(values) == 3
 
 
 @pytest.mark.parametrize("data_type", ("FP8BP4", "FP16BP8", "FP32BP16"))

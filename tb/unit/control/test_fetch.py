@@ -148,3 +148,17 @@ def test_discard_takes_everything_and_the_next_program_is_whole(size) -> None:
 
     bench.run(0, steps)
     assert bench.sink.items == instructions_of(after, size)
+
+
+@pytest.mark.parametrize("size", [5, 8])
+def test_busy_while_a_beat_or_an_instruction_is_inside(size: int) -> None:
+    """Nobody takes what comes: of one instruction, of less, and of more than the gearbox holds."""
+    for program_bytes, busy in ((size, True), (size - 1, False), (8 * size, True)):
+        bench = Bench(make_arch(size, 64), program_bytes, 1.0)
+        bench.give("program", bench.rng.randbytes(program_bytes))
+
+        def wait(ports, busy=busy):
+            yield from range(20)
+            assert ports["busy"] == busy
+
+        simulate(bench.dut, *bench.sources.values(), Script(wait), cycles=100)

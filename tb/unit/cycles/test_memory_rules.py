@@ -11,6 +11,7 @@ from weft.cycles.board_dram import next_burst
 from weft.cycles.jit import entry
 from weft.cycles.litedram_state import READ_TIME
 from weft.cycles.machine import machine_record
+from weft.cycles.program import read_program
 from weft.cycles.replay import estimate
 from weft.cycles.state import PROGRAM
 from weft.cycles.system import estimate_system
@@ -85,6 +86,35 @@ def test_a_machine_joins_reads_by_its_key_alone(join_cycles: int, times: int) ->
     data = sum(port.read_beats for port in estimate_system([program, program], arch).ports) - 2 * (
         -(-len(program) * 8 // arch.stream_width))
     assert data == times * vectors * arch.vector_bytes * 8 // arch.axi_data_width
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_port_counts_every_beat_that_cores_write(cores: int) -> None:
+    """Behind each other through the beats that wait for the memory; only programs are read."""
+    isa, vectors = Isa(TOGETHER), 64
+    program = isa.assemble([isa.data_move(DataFlow.LOCAL_TO_DRAM0, 0, 0, vectors)])
+    port, = estimate_system([program] * cores + [b""] * (TOGETHER.cores - cores), TOGETHER).ports
+    assert port.write_beats == cores * vectors * TOGETHER.vector_bytes * 8 // TOGETHER.axi_data_width
+    assert port.read_beats == cores * -(-len(program) * 8 // TOGETHER.stream_width)
+
+
+@pytest.mark.parametrize("vectors", [32, 64, 128])
+def test_a_write_ends_when_all_of_its_beats_have_moved(vectors: int) -> None:
+    """At half a byte a cycle each byte takes a cycle more than at one, those of the program among them."""
+    isa = Isa(TOGETHER)
+    program = isa.assemble([isa.data_move(DataFlow.LOCAL_TO_DRAM0, 0, 0, vectors)])
+    slow, quick = (estimate_system([program, b""], TOGETHER, IdealDram(bus_bytes=share)).cycles for share in (0.5, 1.0))
+    fetched = -(-len(program) * 8 // TOGETHER.stream_width) * TOGETHER.stream_width // 8
+    assert slow - quick == vectors * TOGETHER.vector_bytes + fetched
+
+
+def test_a_signal_has_a_counter_and_an_amount() -> None:
+    """A post's amount is the mask of its cores."""
+    arch = TOGETHER.replace(sync_counters=4)
+    isa = Isa(arch)
+    program = isa.assemble([isa.post(3, [1], 0, 8), isa.wait(2, 5, 0, 8), isa.no_op(), isa.wait(0, 0, 0, 8)])
+    work = read_program(program, arch).work
+    assert work[["waits", "counter", "above"]].tolist() == [(0, 3, 0b10), (1, 2, 5), (1, 0, 0)]
 
 
 def test_a_register_slice_delays_operations_and_does_not_slow_them() -> None:

@@ -11,8 +11,11 @@ import pytest
 
 from weft.boards import BOARDS
 from weft.cli.main import exit_code
-from weft.hw.contract.csr import board_code
+from weft.hw.contract.csr import IDENTITY, board_code
+from weft.runtime.driver import uartbone
 from weft.runtime.driver.built_shells import known_bauds
+from weft.runtime.driver.serial_ports import _asked
+from weft.runtime.driver.transport import LinkError, LinkFault
 from weft.runtime.session import Session
 from weft.tb.bench.boards_at_hand import leave, plug_in
 from weft.tb.bench.dram_model import BoardModel, board_description
@@ -108,6 +111,39 @@ def test_the_rate_is_found(where: str, here: Path, monkeypatch: pytest.MonkeyPat
     code, out, err = run(where, capfd)
     assert code == 0, err
     assert right(here, out)
+
+
+class Line:
+    """A serial line on which a word is answered, or nothing."""
+
+    def __init__(self, baud: int, answer: int | None) -> None:
+        self.baud, self.answer = baud, answer
+
+    def read(self, address: int, count: int) -> list[int]:
+        if self.answer is None:
+            raise LinkFault("silence")
+        return [self.answer]
+
+    def resynchronise(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("answers", "rate"), [
+    ([None, IDENTITY], 200), ([7, IDENTITY], 200), ([None, 7], 200), ([7, 9], 100), ([None, None], None)])
+def test_at_a_port_that_is_named_any_answer_will_do_if_no_machine_answers(
+        answers: list[int | None], rate: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a machine of another version is told, and not called silent; where machines are looked for, none is."""
+    monkeypatch.setattr(uartbone, "open_serial", lambda port, baud: Line(baud, answers[(100, 200).index(baud)]))
+    for only_ours in (False, True):
+        if rate is None or only_ours and IDENTITY not in answers:
+            with pytest.raises(LinkError, match="no answer at 100, 200 baud"):
+                _asked(PORT, (100, 200), 0, only_ours=only_ours)
+        else:
+            found = _asked(PORT, (100, 200), 0, only_ours=only_ours)
+            assert isinstance(found, Line) and found.baud == rate
 
 
 def test_rates_are_those_of_the_boards(here: Path) -> None:

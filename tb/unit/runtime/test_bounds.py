@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from weft.support.errors import WeftError
 from weft.tmodel import onnx_bounds, onnx_control, schema
 
 BOUNDS = {"MOST_ELEMENTS": 67_108_864, "MOST_TOGETHER": 268_435_456, "MOST_NODES": 16_384, "MOST_OUTPUTS": 2_048,
@@ -44,6 +45,16 @@ def test_lists_and_scales_of_a_compiled_model_are_bounded() -> None:
 
 def test_the_bounds_of_a_network() -> None:
     assert {name: getattr(onnx_bounds, name) for name in BOUNDS} == BOUNDS
+
+
+@pytest.mark.parametrize(("versions", "found"), [((), "0"), ((6,), "6"), ((99,), "99")])
+def test_an_opset_that_is_too_old_or_too_new_is_told(versions: tuple[int, ...], found: str) -> None:
+    """A file without any has opset 0, as if it named none."""
+    model = helper.make_model(helper.make_graph([], "net", [], []))
+    del model.opset_import[:]
+    model.opset_import.extend(helper.make_opsetid("", version) for version in versions)
+    with pytest.raises(WeftError, match=rf"found {found}\b"):
+        onnx_bounds.check_opset(model)
 
 
 @pytest.mark.parametrize(("axis", "turns", "slices"), [(0, 3, (4, 5)), (2, 5, (3, 4)), (-1, 5, (3, 4)),

@@ -21,6 +21,7 @@ from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.isa import Isa
 from weft.runtime import piecewise
+from weft.runtime.devices import Simulation, machine
 from weft.runtime.pieces import Frame, _loads, stages_of
 from weft.runtime.session import RTL, Session
 from weft.support.errors import Mismatch, WeftError
@@ -146,6 +147,13 @@ def test_another_program_is_one_piece(tmp_path: Path) -> None:
     isa = Isa(model.arch)
     assert stages_of(model.program, model, 2, model.arch, alike).tolist() == [0, 1]
     assert stages_of(model.program + isa.assemble([isa.no_op()]), model, 2, model.arch, alike).tolist() == [0, 0, 0]
+
+
+def test_rtl_runs_in_pieces_only_where_pieces_are_asked_for(tmp_path: Path) -> None:
+    model = echo(tmp_path)
+    assert type(machine(RTL, model.arch, {}, model)) is Simulation
+    asked = {"pieces": 2, "processes": 1, "estimate": lambda _: 1000, "share": alike}
+    assert type(machine(RTL, model.arch, asked, model)) is piecewise.Piecewise
 
 
 def test_no_room_behind_the_images() -> None:

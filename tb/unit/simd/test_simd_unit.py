@@ -39,6 +39,27 @@ def test_latency_of_one_instruction(simd: SimpleNamespace) -> None:
     assert no_write.done[0] == no_write.taken[0] + no_write.unit.latency
 
 
+@pytest.mark.parametrize("slices", [0, 1])
+def test_what_is_not_written_waits_for_no_turn_at_the_accumulators(simd: SimpleNamespace, slices: int) -> None:
+    """While another unit's write keeps the accumulators from taking any, each is done all the same, and once."""
+    unit, done = SimdUnit(simd.machine(register_slices=slices)), []
+
+    async def bench(ctx) -> None:
+        ctx.set(unit.operation.payload, simd.fields(SimdOperation(opcode=Op.MOVE, destination=1)))
+        for cycle in range(3 + 2 * unit.latency):
+            ctx.set(unit.operation.valid, cycle < 3)
+            assert cycle >= 3 or ctx.get(unit.operation.ready)
+            if ctx.get(unit.done):
+                done.append(cycle)
+            await ctx.tick()
+
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert done == [unit.latency + number for number in range(3)]
+
+
 def test_one_instruction_a_cycle(simd: SimpleNamespace) -> None:
     """Independent instructions follow each other without a gap, reading and writing every cycle."""
     bench = simd.check(simd.machine(), [SimdOperation(read=k, write=k + 32) for k in range(32)])

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of a shell, each by itself: what a whole build, or the simulation of a shell, meets only in the end."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from litedram.common import LiteDRAMNativePort
+from litex.build.sim import SimPlatform
+from migen import run_simulation
+
+from weft.boards import BOARDS
+from weft.boards.shell import paced, simulated, standalone
+from weft.boards.shell.narrow import NarrowPort
+from weft.hw.contract.arch import Arch
+
+
+@pytest.mark.parametrize(("width", "parts"), [(64, 2), (32, 4), (16, 8)])
+def test_a_narrow_port_writes_its_part_of_the_word(width: int, parts: int) -> None:
+    """Of a controller's word of 128 bits at address 5: only the bytes of that part are enabled."""
+    wide = LiteDRAMNativePort("both", 24, 128)
+    narrow = NarrowPort(wide, width)
+    assert 1 << len(narrow.port.cmd.addr) == parts << 24
+    part, word, found = parts - 1, 5, []
+
+    def master() -> Generator[Any, Any, None]:
+        yield narrow.port.cmd.addr.eq(word * parts + part)
+        yield from [narrow.port.cmd.valid.eq(1), narrow.port.cmd.we.eq(1), wide.cmd.ready.eq(1)]
+        yield
+        found.append((yield wide.cmd.addr))
+        yield narrow.port.cmd.valid.eq(0)
+        yield from [narrow.port.wdata.valid.eq(1), narrow.port.wdata.we.eq((1 << width // 8) - 1)]
+        yield
+        yield
+        found.append((yield wide.wdata.we))
+
+    run_simulation(narrow, master())
+    assert found == [word, ((1 << width // 8) - 1) << width // 8 * part]
+
+
+def test_a_simulated_serial_line_moves_a_byte_at_a_time() -> None:
+    line = SimPlatform("SIM", simulated.IO).request("serial")
+    for side in ("source", "sink"):
+        assert [len(getattr(line, f"{side}_{name}")) for name in ("valid", "ready", "data")] == [1, 1, 8]
+
+
+@pytest.mark.parametrize(("asked", "taken"), [((), "vivado"), (("openxc7",), "openxc7")])
+def test_a_shell_without_a_host_is_made_with_the_boards_usual_toolchain(asked: tuple[str, ...], taken: str,
+                                                                       monkeypatch: pytest.MonkeyPatch,
+                                                                       tmp_path: Path) -> None:
+    took: list[str] = []
+
+    def build(board: object, arch: object, folder: Path, toolchain: str) -> tuple[None, None]:
+        took.append(toolchain)
+        return None, None
+
+    monkeypatch.setattr(standalone, "for_board", build)
+    monkeypatch.setattr(standalone, "description", lambda *_: {})
+    assert BOARDS["arty_a7_35"].toolchains == ("vivado", "openxc7")
+    standalone.main("arty_a7_35", str(tmp_path), BOARDS["arty_a7_35"].arch, "40e6", *asked)
+    assert took == [taken] and (tmp_path / "soc.json").exists()
+
+
+def test_a_simulated_memory_has_the_controller_that_a_process_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for the ports of the machine, with the bits of each."""
+    def write(command: list[str], **_: Any) -> None:
+        module, board, folder, *masters = command[2:]
+        (Path(folder) / paced.FILE).write_text(" ".join([module, board, *masters]))
+
+    monkeypatch.setattr(subprocess, "run", write)
+    machine = Arch.load("ulx3s")
+    said = paced.controller_of(BOARDS["ulx3s"], machine).split()
+    assert said[:2] == ["weft.boards.shell.controller", "ulx3s"]
+    assert {each.partition("=")[0] for each in said[2:]} >= {"m_axi_program"}
+    assert f"m_axi_program={machine.stream_width}" in said
