@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -53,7 +53,7 @@ class PairedElement(wiring.Component):
         activation = Signal.like(self.activation_i, reset_less=True)  # the block's own first register has it too
         lowest, residue = (Signal(bits, reset_less=True, name=name) for name in ("lowest", "residue"))
         m.d.sync += [activation.eq(self.activation_i),
-                     residue.eq(self.partial_sum_i.residue + lowest * activation[:bits])]
+                     residue.eq(with_low_product(self.partial_sum_i.residue, lowest, activation[:bits]))]
         with m.If(self.swap):
             m.d.sync += lowest.eq(weights.shadow[width:])
         if not self._ends["first"]:
@@ -65,6 +65,20 @@ class PairedElement(wiring.Component):
             weights.shift.eq(self.shift), weights.link_i.eq(self.link_i), self.link_o.eq(weights.link_o),
         ]
         return m
+
+
+def with_low_product(total: Value, left: Value, right: Value) -> Value:
+    """Return ``total`` + ``left`` x ``right``; of the sum, bits beyond those of ``total`` mean nothing.
+
+    All three have as many bits. Nothing is carried out of the highest one, so that of the second partial product and
+    those of all further ones are joined by exclusive or. With three bits this saves a look-up table an element."""
+    bits = len(total)
+    if bits < 2:
+        return total ^ (left & right)
+    highest = Cat(left[k] & right[bits - 1 - k] for k in range(2, bits)).xor()
+    second = Mux(left[1], right[:bits - 1], 0) ^ (highest << bits - 2)
+    others = [Mux(left[k], right[:bits - 1 - k], 0) << k for k in range(2, bits - 1)]
+    return sum(others, total + Mux(left[0], right, 0) + (second << 1))
 
 
 def taken_apart(m: Module, arch: Arch, partial_sum: data.View, name: str) -> list[Signal]:

@@ -7,8 +7,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
+from weft.hw.array.paired_element import with_low_product
 from weft.hw.contract.arch import Arch
 from weft.hw.parts.ports import partial_sum_width
 from weft.tb.bench.apart import Apart
@@ -57,5 +59,23 @@ def test_sums_come_apart(block: str, rows: int) -> None:
 
     simulator = Simulator(dut)
     simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4])
+def test_the_lowest_bits_of_a_sum_with_a_product(bits: int) -> None:
+    """All of them, whatever the three numbers are."""
+    m = Module()
+    total, left, right, found = (Signal(bits, name=name) for name in ("total", "left", "right", "found"))
+    m.d.comb += found.eq(with_low_product(total, left, right))
+
+    async def bench(ctx) -> None:
+        for numbers in product(range(1 << bits), repeat=3):
+            for signal, number in zip((total, left, right), numbers, strict=True):
+                ctx.set(signal, number)
+            assert ctx.get(found) == (numbers[0] + numbers[1] * numbers[2]) % (1 << bits), numbers
+
+    simulator = Simulator(m)
     simulator.add_testbench(bench)
     simulator.run()
