@@ -104,7 +104,8 @@ CHECKED: dict[str, Arch] = {
     "ecpix5": Arch.load("ecpix5"),
     "lanes5_4cores_2ports": WIDE.replace(cores=4, memory_ports=2),
     "zcu104_4x16_counters": Arch.load("zcu104_4x16").replace(sync_counters=4),
-    **{name: Arch.load(name) for name in ("zcu104", "arty_int8", "pynq_int8", "ultra96_int8")},
+    **{name: Arch.load(name) for name in ("zcu104", "arty_int8", "pynq_int8", "ultra96_int8", "zcu104_int8",
+                                          "zcu104_int8_taps9")},
 }
 """Name -> machine that is not fitted: these tell the error."""
 
