@@ -94,7 +94,7 @@ def run_command_line(arguments: Sequence[str] | None) -> int:
                            standalone_mode=False) or FINE)
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        command = context.command_path if context else "weft"
+        command = context.command_path if context else " ".join(["weft", *own])
         raise WeftError(explain(f"command {command}", error.format_message().rstrip("."), _usage(error, context),
                                 f"{command} --help")) from None
     except typer.Abort:
@@ -105,8 +105,8 @@ def run_command_line(arguments: Sequence[str] | None) -> int:
 
 def _usage(error: TyperException, context: typer.Context | None) -> str:
     """Return what may be typed instead: the list of commands for an unknown command, else the command's usage."""
-    if context is None:
-        return "a command"
+    if context is None:  # of an option without the value that belongs behind it
+        return "a command with its arguments, and a value behind each option that takes one"
     if error.message.startswith("No such command"):
         return ", ".join(getattr(context.command, "commands", {}))
     return " ".join(context.get_usage().split())

@@ -24,6 +24,7 @@ from weft.cli.options import (
     override,
 )
 from weft.hw.contract.arch import Arch
+from weft.support.errors import WeftError, explain
 
 if TYPE_CHECKING:
     from weft.compiler.frontend.graph import Graph, GraphPort
@@ -47,6 +48,8 @@ def inspect_command(
     from weft.compiler.pipeline import partition_model
     from weft.compiler.request import Request
 
+    if overrides and arch is None:
+        raise WeftError(explain("--set", f"{overrides[0]!r} without a machine", "--set with -a", "name a machine (-a)"))
     machine = None if arch is None else override(Arch.load(arch), overrides)
     with console.working("reading the network"):
         graph, partition = partition_model(Request(model, outputs=ends(output), shapes=input_shapes(shape),

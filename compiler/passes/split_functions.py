@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from weft.compiler.errors import refuse
 from weft.compiler.frontend.graph import Graph, Interval, Node, Within
 from weft.compiler.lowering.functions import FUNCTION, may_be_infinite, of_steps, real_function, steps_of, value_table
 from weft.compiler.lowering.operators import FUNCTIONS
@@ -43,12 +44,18 @@ ChannelRanges = Callable[[Graph, Sequence[str]], Mapping[str, tuple[np.ndarray, 
 
 
 def split_functions(graph: Graph, measure: ChannelRanges) -> Graph:
-    """Return the graph with steep functions split into parts; ``measure`` gives the ranges of arguments."""
+    """Return the graph with steep functions split into parts; ``measure`` gives the ranges of arguments.
+
+    Raise CompileError for arguments that are NaN or infinite."""
     steep = [node for node in graph.nodes if any(map(may_be_infinite, _steps(node)))
              and not value_table(node.op, node.attributes).keeps_zero]  # unused lanes of parts would not stay zero
     if not steep:
         return graph
     ranges = measure(graph, list(dict.fromkeys(node.input(0) for node in steep)))
+    for name, ends in ranges.items():
+        if not np.isfinite(ends).all():
+            raise refuse(f"tensor {name!r} on the calibration inputs", "NaN or infinity", "finite numbers",
+                         "calibrate with inputs of the kind that the network is made for")
     seen = {node.output: ranges[node.input(0)] for node in steep}
     limits = {node.output: _limits(node, *_ends(seen[node.output])) for node in steep}
     makers = {node.output: node for node in graph.nodes}

@@ -19,6 +19,7 @@ from weft.compiler.layers.stages import Convolution, Lookup, Save, Translate
 from weft.compiler.layers.var import Var
 from weft.compiler.lowering.functions import value_table
 from weft.compiler.passes.quantization import Quantization
+from weft.compiler.quantize.points import added_on_average, taps_seen
 from weft.compiler.quantize.ranges import Calibration, Range
 from weft.compiler.quantize.scales import (
     MOST_STEPS,
@@ -139,7 +140,8 @@ def _of_convolution(core: Convolution, constants: Mapping[str, np.ndarray], scal
     if wide:
         own = single_precision_scales(constants[core.weights].reshape(len(weights), -1), own)
     if core.input.name in means:
-        bias = bias - _added_by_rounding(weights, own, core.group, means[core.input.name])
+        errors = rounded_weights(weights, own) * own[:, None, None, None] - weights
+        bias = bias - added_on_average(errors * taps_seen(core), core.group, means[core.input.name])
     counts = np.count_nonzero(flat, axis=1)
     if counts.max() == 1 and (wide or counts.min() == 1):
         own, leaving = _of_one_weight(flat.sum(1), bias, own, source, out, limits.multiplier_width)
@@ -305,13 +307,6 @@ def _with_loss(layer: Layer, own: LayerAffineParams, constants: Mapping[str, np.
     weights = weights.reshape(len(weights), -1)
     return dataclasses.replace(own, again=rounded_again(weights, own.weight_scales),
                                beyond=beyond_one(weights, own.weight_scales))
-
-
-def _added_by_rounding(weights: np.ndarray, scales: np.ndarray, group: int, means: np.ndarray) -> np.ndarray:
-    """Return how much rounding its weights adds to each channel on average, away from an image's edges."""
-    error = (rounded_weights(weights, scales) * scales[:, None, None, None] - weights).sum((2, 3))
-    per_group = error.reshape(group, -1, error.shape[1])
-    return np.asarray(np.einsum("goi,gi->go", per_group, means.reshape(group, -1)).reshape(-1))
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------

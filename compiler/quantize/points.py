@@ -67,10 +67,31 @@ def _kernels(sources: Sequence[int]) -> list[np.ndarray]:
 def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) -> np.ndarray:
     """Return the average error of each output channel from ``errors`` of weights [out, in / group, height, width].
 
-    This is the average away from an image's edges, for input channels with the given ``means``."""
+    ``errors`` of taps that read padding at some pixels are to be multiplied by ``taps_seen``. ``means`` are those of
+    the input channels."""
     per_group = errors.sum((2, 3)).reshape(group, -1, errors.shape[1])
     each = np.broadcast_to(means, group * errors.shape[1]).reshape(group, -1)
     return np.asarray(np.einsum("goi,gi->go", per_group, each).reshape(-1))
+
+
+def taps_seen(core: Convolution) -> np.ndarray:
+    """Return for each tap of a kernel, [height, width], at which share of the pixels it reads the image, not padding.
+
+    The pixels are those of the output at which the fewest taps read padding. So the shares are 1 wherever the kernel
+    fits the image; where it never does, as when it makes a constant of one pixel, errors of most taps do not count."""
+    window = core.window
+    rows, columns = (_seen_along(*sizes) for sizes in zip(
+        (core.input.height, core.input.width), core.size, window.kernel, window.strides, window.pads, window.dilations,
+        strict=True))
+    return np.outer(rows, columns)
+
+
+def _seen_along(size: int, pixels: int, taps: int, stride: int, pad: int, dilation: int) -> np.ndarray:
+    """Return the shares of ``taps_seen`` along one axis, of an image of ``size`` and so many output ``pixels``."""
+    places = np.arange(pixels)[:, None] * stride - pad + np.arange(taps) * dilation
+    inside = (places >= 0) & (places < size)
+    counts = inside.sum(1)
+    return np.asarray(inside[counts == counts.max()].mean(0))
 
 
 def on_output(layer: Layer, arch: Arch) -> bool:
@@ -176,8 +197,8 @@ class FixedPointParams(Numbers):
             chosen, exact = self.layers[number], constants[layer.core.weights].astype(np.float64)
             copied = self.copies.get(layer.core.input.name)
             weights = rounded_weights(exact * 2.0 ** chosen.weights, arch.number, copied.channels if copied else ())
-            added = added_on_average(weights * 2.0 ** -chosen.weights - exact, layer.core.group,
-                                     self.means.get(layer.core.input.name, 0.0))
+            added = added_on_average((weights * 2.0 ** -chosen.weights - exact) * taps_seen(layer.core),
+                                     layer.core.group, self.means.get(layer.core.input.name, 0.0))
             bias = arch.number.quantize(constants[layer.core.bias] - added, chosen.bias)
         tables = self.tables.get(layer.output.name, ()) if layer.lookup is not None else ()
         return LayerIntegers(weights, bias, layer.core.group, self._operands(number, layer, arch), tables)

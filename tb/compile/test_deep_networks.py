@@ -12,7 +12,8 @@ import pytest
 from weft.compiler import steps
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.onnx_writer import to_onnx
-from weft.compiler.layers.stages import Lookup
+from weft.compiler.layers.stages import Convolution, Lookup
+from weft.compiler.layers.var import Var
 from weft.compiler.lowering.functions import FUNCTION, of_steps, real_function
 from weft.compiler.lowering.rewrite import NO_WINDOW
 from weft.compiler.lowering.rules import SQUARE, Step
@@ -20,25 +21,27 @@ from weft.compiler.passes.normalise import OPSET
 from weft.compiler.passes.scale_functions import scale_functions
 from weft.compiler.pipeline import compile_model
 from weft.compiler.quantize.calibrate import calibrate
-from weft.compiler.quantize.points import added_on_average, rounded_weights
+from weft.compiler.quantize.points import added_on_average, rounded_weights, taps_seen
 from weft.compiler.quantize.ranges import Calibration, Range, sum_key
 from weft.compiler.quantize.samples import Samples
 from weft.compiler.quantize.tables import encode_table, make_pieces
 from weft.golden import alu
+from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, run_golden, signal_to_noise
 from weft.tb.random.network_rule import TABLES
 from weft.tmodel.manifest import TModel
 from weft.tmodel.onnx_engine import run_model as run_graph
+from weft.tmodel.window import Window
 
 ARCH = BASE.replace(**TABLES)
 TABLE_ARCH = ARCH.replace(lut_depth=256)
 SHAPE = (1, 4, 3, 3)
 
 
-def compiled(maker: ModelMaker, given: np.ndarray, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def compiled(maker: ModelMaker, given: np.ndarray, folder: Path, arch: Arch = ARCH) -> tuple[np.ndarray, np.ndarray]:
     """The only output for each of the inputs, with which it is calibrated too: in real numbers, and of golden."""
     path = maker.save(folder / "model.onnx")
-    model = TModel.load(compile_model(path, ARCH, folder, calibration={"x": given}).model_path)
+    model = TModel.load(compile_model(path, arch, folder, calibration={"x": given}).model_path)
     exact = [list(run_float(path, {"x": sample[None]}).values()) for sample in given]
     return np.stack(exact), np.stack([list(run_golden(model, {"x": sample}).values()) for sample in given])
 
@@ -208,6 +211,27 @@ def test_what_rounding_adds_on_average(group: int) -> None:
     wanted = [sum(errors[out, channel].sum() * pixels[out * group // 6 * (4 // group) + channel].mean()
                   for channel in range(4 // group)) for out in range(6)]
     assert added_on_average(errors, group, pixels.mean(1)) == pytest.approx(np.array(wanted))
+
+
+@pytest.mark.parametrize(("width", "kernel", "stride", "pad", "dilation", "wanted"), [
+    (8, 3, 1, 1, 1, [1, 1, 1]), (7, 3, 2, 1, 1, [1, 1, 1]), (1, 3, 1, 1, 1, [0, 1, 0]), (2, 3, 1, 1, 1, [.5, 1, .5]),
+    (1, 4, 1, 3, 1, [.25] * 4), (3, 2, 1, 4, 4, [.5, .5]), (1, 1, 1, 0, 1, [1])])
+def test_taps_that_read_padding_count_less(width: int, kernel: int, stride: int, pad: int, dilation: int,
+                                           wanted: list[float]) -> None:
+    pixels = (width + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+    window = Window((2, kernel), (1, stride), (0, pad), (1, dilation))
+    core = Convolution(Var("x", 1, 5, width), "w", "b", 1, window, (4, pixels), 0)
+    assert taps_seen(core) == pytest.approx(np.array([wanted, wanted]))
+
+
+@pytest.mark.parametrize("data_type", ["FP16BP8", "INT8"])
+def test_a_constant_for_each_column_has_no_error_on_average(data_type: str, tmp_path: Path) -> None:
+    """One pixel makes it, with a kernel as large as the image: of 120 taps each pixel of the output sees one."""
+    maker = ModelMaker((1, 2, 8, 15))
+    maker.node("Add", "x", maker.constant(np.linspace(0.503, 2.9, 15, dtype=np.float32)))
+    given = maker.random.standard_normal((4, 2, 8, 15)).astype(np.float32)
+    exact, made = compiled(maker, given, tmp_path, BASE.replace(data_type=data_type))
+    assert np.abs(made - exact).mean() < 0.02
 
 
 def test_rounded_weights_add_nothing_on_average(tmp_path: Path) -> None:

@@ -11,14 +11,15 @@ import numpy as np
 import onnx
 import pytest
 
-from weft.compiler.frontend.graph import Node
+from weft.compiler.errors import CompileError
+from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers import beside
 from weft.compiler.lowering.rules import ValueTable, filled
 from weft.compiler.memory import sharing
 from weft.compiler.passes.fit_masks import Mask
 from weft.compiler.passes.fuse_functions import _bends
 from weft.compiler.passes.scale_channels import _is_positive
-from weft.compiler.passes.split_functions import _are_squares
+from weft.compiler.passes.split_functions import _are_squares, split_functions
 from weft.compiler.quantize.tables import _pieces
 from weft.compiler.quantize.var_scales import _Groups
 from weft.hw.contract.arch import Arch
@@ -70,6 +71,14 @@ def test_squares_are_products_of_a_tensor_with_itself(op: str, inputs: tuple[str
                                                       squares: bool) -> None:
     node: Any = SimpleNamespace(op=op, inputs=inputs, attributes={} if steps is None else {"steps": steps})
     assert _are_squares(node) == squares
+
+
+@pytest.mark.parametrize("highest", [np.nan, np.inf])
+def test_a_steep_function_of_no_number_is_refused(highest: float) -> None:
+    """An exponent or weight that is infinite makes such an argument."""
+    root = Graph("root", (Node("y", "Sqrt", ("x",), ("y",)),), (), (), {"x": (1, 2, 1, 1), "y": (1, 2, 1, 1)}, {}, 20)
+    with pytest.raises(CompileError, match="tensor 'x' on the calibration inputs: found NaN or infinity"):
+        split_functions(root, lambda _, names: dict.fromkeys(names, (np.zeros(2), np.array([1.0, highest]))))
 
 
 @pytest.mark.parametrize(("adds", "simd", "cycles"), [(0, 5, 10), (2, 5, 30), (2, 31, 31)])

@@ -28,6 +28,7 @@ from weft.cli import (
     standalone,
     streams,
 )
+from weft.cli.main import exit_code
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import LiteDram
 from weft.runtime.driver import dram_start, targets
@@ -171,3 +172,15 @@ def test_cycles_are_told_of_each_layer_and_of_all(capsys: pytest.CaptureFixture[
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[:4] == ["layer cycles MACs left out util % dram % DRAM0 KB DRAM1 KB", "a 1,000 1,500 500 12.5 2 0",
                          "b 3,000 1,500 500 12.5 25.00 2 0", "all 4,000 1,500 500 12.5 25.00 2 0"]
+
+
+# -- wrong arguments ---------------------------------------------------------------------------------------------------
+def test_a_setting_without_a_machine_is_not_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["inspect", str(tmp_path / "net.onnx"), "--set", "array_size=x"]) == 1
+    assert "--set: found 'array_size=x' without a machine; allowed: --set with -a;" in capsys.readouterr().err
+
+
+def test_a_missing_value_is_told_of_its_own_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["inspect", "net.onnx", "-a"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("weft: command weft inspect: found Option '-a'") and "way out: weft inspect --help" in said
