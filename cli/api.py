@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.cli.devices import check_device, is_simulated, opened
 from weft.cli.options import HOST_FALLBACK, load, need_simulation
+from weft.cli.poor import with_quality
 from weft.hw.contract.arch import Arch
 from weft.runtime import session
 from weft.runtime.devices import GOLDEN, RTL, Backend
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import onnx
 
     from weft.compiler.backend.report import CompileReport
+    from weft.compiler.products import Products, Step
 
 Feeds = Mapping[str, np.ndarray]
 
@@ -48,21 +50,39 @@ def compile(model: Model, arch: Arch | Path | str, folder: Path | str | None = N
     well it went. ``arch``: a preset's name, a ``.tarch`` file or a machine. ``calibrate``: input name -> array
     [samples, ...]. ``host_fallback``: the host runs what the machine does not compute; without it that is an error.
     ``options`` are those of ``weft.compiler.pipeline.compile_model``. Raise WeftError for what the user can mend."""
-    from weft.compiler.pipeline import compile_model
-
     if calibrate is not None:
         insist_on_names(calibrate, "calibrate")
     machine = arch if isinstance(arch, Arch) else Arch.load(arch)
     if isinstance(model, Path | str):
         path = Path(model)
-        return compile_model(path, machine, Path(folder or Path("build") / path.stem), calibration=calibrate,
-                             host_fallback=host_fallback, **options)
+        return _compiled_and_measured(path, machine, Path(folder or Path("build") / path.stem), calibrate,
+                                      {"host_fallback": host_fallback, **options})
     content = model if isinstance(model, bytes) else model.SerializeToString()
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / f"{options.setdefault('name', 'model')}.onnx"
         path.write_bytes(content)
-        return compile_model(path, machine, Path(folder or Path("build") / options["name"]), calibration=calibrate,
-                             host_fallback=host_fallback, **options)
+        return _compiled_and_measured(path, machine, Path(folder or Path("build") / options["name"]), calibrate,
+                                      {"host_fallback": host_fallback, **options})
+
+
+def _compiled_and_measured(path: Path, arch: Arch, folder: Path, calibrate: Feeds | None,
+                           options: Mapping[str, Any]) -> CompileReport:
+    """Return the report of a compilation. With calibration inputs it warns of outputs that lost their signal."""
+    from weft.compiler.pipeline import compile_model
+
+    if calibrate is None:
+        return compile_model(path, arch, folder, **options)
+    from weft.compiler.check.quality import Quality
+
+    quality, watch = Quality(), options.get("watch")
+
+    def both(step: Step, products: Products) -> None:
+        quality.after(step, products)
+        if watch is not None:
+            watch(step, products)
+
+    report = compile_model(path, arch, folder, calibration=calibrate, **{**options, "watch": both})
+    return with_quality(report, quality, arch)
 
 
 def compiled(model: Model, arch: Arch | Path | str, **options: Any) -> tuple[Network, CompileReport]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +33,7 @@ from weft.cli.options import (
     override,
 )
 from weft.cli.outputs import Output, check_outputs
-from weft.cli.poor import poor
+from weft.cli.poor import with_quality
 from weft.hw.contract.arch import Arch
 from weft.report.kinds import PAGE
 from weft.runtime.arrays import read_arrays
@@ -127,7 +126,7 @@ def compile_command(
 
         checker = Checker()
     if calibrate:
-        from weft.compiler.check.quality import Quality, record
+        from weft.compiler.check.quality import Quality
 
         quality = Quality()
 
@@ -163,10 +162,7 @@ def compile_command(
             raise
         if quality:
             progress("comparing outputs with the network's", 0, 0)
-            decibels = quality.decibels()
-            if decibels is not None:
-                record(report.model_path, decibels)
-            report = dataclasses.replace(report, warnings=(*report.warnings, *poor(decibels, machine)))
+            report = with_quality(report, quality, machine)
         rows = list(report.layers)
         if report_file or html_file:
             from weft.cli.reporting import add_signals, write_page

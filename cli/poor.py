@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from weft.compiler.backend.report import CompileReport
+    from weft.compiler.check.quality import Quality
     from weft.hw.contract.arch import Arch
     from weft.tmodel.network import Network
 
@@ -32,3 +35,15 @@ def poor(decibels: float | None, arch: Arch) -> list[str]:
              if arch.scheme.kind is SchemeKind.AFFINE else "take a wider data_type (FP32BP16)")
     return [f"poor numbers: {decibels:.1f} dB of signal to noise at the worst output, on its calibration inputs; below "
             f"{POOR_DECIBELS:g} it has lost its signal; {wider}, or look for samples of another kind"]
+
+
+def with_quality(report: CompileReport, quality: Quality, arch: Arch) -> CompileReport:
+    """Return the report of a compilation that ``quality`` watched, with the warning of ``poor`` if there is one.
+
+    What was measured is recorded in the ``.tmodel``, so that a later run warns too."""
+    from weft.compiler.check.quality import record
+
+    decibels = quality.decibels()
+    if decibels is not None:
+        record(report.model_path, decibels)
+    return dataclasses.replace(report, warnings=(*report.warnings, *poor(decibels, arch)))

@@ -305,7 +305,7 @@ BREAKS = [
     Break("pools_alone", "compiler/layers/builder.py", "tiles > FEW_WEIGHT_TILES", "tiles < 0",
           "a pool within a convolution's layer makes the array wait",
           "tb/compile/test_stripes.py::test_a_long_pool_runs_in_stripes_with_its_convolution[FP16BP8-8-True]"),
-    Break("tap_zeros", "compiler/quantize/choose_points.py",
+    Break("zeros_of_lanes", "compiler/quantize/choose_points.py",
           "weights[weights != 0] if core.input.name in self.copies else weights", "weights",
           "zeros of other lanes make weights smaller",
           "tb/compile/test_pack_taps.py::test_bits_of_narrow_accumulators_are_shared_as_without_copies"),

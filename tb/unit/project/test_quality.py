@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import weft
 from weft.cli.main import exit_code
 from weft.tb.compile.run_model import ModelMaker
 
@@ -40,3 +41,14 @@ def test_lost_signals_are_named_and_the_cure_works(files: tuple[Path, Path], tmp
     assert not compiled(files, "arty", tmp_path / "words", capsys)
     assert exit_code(["run", str(tmp_path / "words" / "m.tmodel"), "--input", str(files[1])]) == 0
     assert "poor numbers" not in capsys.readouterr().out
+
+
+def test_python_is_told_what_the_command_line_is(files: tuple[Path, Path], tmp_path: Path,
+                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    """Both record it in the file, and a caller's own ``watch`` still sees every step."""
+    said, steps = compiled(files, "arty_int8", tmp_path / "command", capsys), list[str]()
+    report = weft.compile(files[0], "arty_int8", tmp_path / "python", calibrate=dict(np.load(files[1])),
+                          watch=lambda step, _: steps.append(step.name))
+    assert said == [line for line in report.warnings if line.startswith("poor numbers")]
+    assert report.model_path.read_text() == (tmp_path / "command" / "m.tmodel").read_text()
+    assert steps[0] == "frontend" and steps[-1] == "split"
