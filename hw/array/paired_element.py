@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -70,15 +70,16 @@ class PairedElement(wiring.Component):
 def with_low_product(total: Value, left: Value, right: Value) -> Value:
     """Return ``total`` + ``left`` x ``right``; of the sum, bits beyond those of ``total`` mean nothing.
 
-    All three have as many bits. Nothing is carried out of the highest one, so that of the second partial product and
-    those of all further ones are joined by exclusive or. With three bits this saves a look-up table an element."""
-    bits = len(total)
-    if bits < 2:
-        return total ^ (left & right)
-    highest = Cat(left[k] & right[bits - 1 - k] for k in range(2, bits)).xor()
-    second = Mux(left[1], right[:bits - 1], 0) ^ (highest << bits - 2)
-    others = [Mux(left[k], right[:bits - 1 - k], 0) << k for k in range(2, bits - 1)]
-    return sum(others, total + Mux(left[0], right, 0) + (second << 1))
+    All three have as many bits. Three bits are written out, since yosys then finds a form that takes two look-up tables
+    less an element than that of a sum and a product."""
+    if len(total) != 3:
+        return total + left * right
+    lowest = left[0] & right[0]
+    cross, other, carry = left[0] & right[1], left[1] & right[0], total[0] & lowest
+    # Of the four bits of the middle place, whether half of them, rounded down, is odd.
+    over = ((total[1] ^ cross) & (other ^ carry)) ^ (total[1] & cross) ^ (other & carry)
+    products = (left[1] & right[1]) ^ (left[0] & right[2]) ^ over
+    return Cat(total[0] ^ lowest, total[1] ^ cross ^ other ^ carry, total[2] ^ (left[2] & right[0]) ^ products)
 
 
 def taken_apart(m: Module, arch: Arch, partial_sum: data.View, name: str) -> list[Signal]:
