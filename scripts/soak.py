@@ -3,6 +3,7 @@
 
     python scripts/soak.py --hours 8                              # all kinds, into build/soak/
     python scripts/soak.py --hours 1 --kind resets --jobs 1       # one kind
+    python scripts/soak.py --hours 1 --kind programs --machine lanes2 --machine lanes4_int8
     python scripts/soak.py --hours 8 --scheduler tls://HOST:8786  # on other machines
 
 The folder has ``next_seeds.json``, where the next run goes on, and a text in ``failures/`` for each case that failed,
@@ -56,7 +57,7 @@ def save(folder: Path, job: Job, failures: list[str]) -> None:
                FAILURE)
 
 
-def soak(executor: Executor, at_a_time: int, kinds: list[str], folder: Path, seconds: float,
+def soak(executor: Executor, at_a_time: int, kinds: list[str], only: list[str], folder: Path, seconds: float,
          console: Console) -> tuple[Counter[str], Counter[str]]:
     """Run jobs for so long; return how many cases of each kind ran, and how many of their jobs failed.
 
@@ -64,7 +65,7 @@ def soak(executor: Executor, at_a_time: int, kinds: list[str], folder: Path, sec
     state = folder / "next_seeds.json"
     next_seed = read_object(state, "state", STATE.name, "name another folder") if state.exists() else {}
     done, failed, end = Counter[str](), Counter[str](), time.monotonic() + seconds
-    coming, running = jobs(kinds, next_seed), dict[Future[list[str]], Job]()
+    coming, running = jobs(kinds, next_seed, only), dict[Future[list[str]], Job]()
     while True:
         while len(running) < at_a_time and (time.monotonic() < end or sum(done.values()) == 0):
             job = next(coming)
@@ -93,6 +94,7 @@ def table(done: Counter[str], failed: Counter[str], next_seed: dict[str, int]) -
 def main(
     hours: Annotated[float, typer.Option(min=0, help="how long; jobs that began then end first")] = 1,
     kind: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(KINDS)}; all unless named")] = None,
+    machine: Annotated[list[str] | None, typer.Option(help="of the kind's machines; all unless named")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="processes at a time")] = os.cpu_count() or 1,
     folder: Annotated[Path, typer.Option(help="where seeds and failures are kept")] = Path("build/soak"),
     scheduler: Annotated[str | None, typer.Option(help="a Dask scheduler, tls://HOST:PORT")] = None,
@@ -102,13 +104,17 @@ def main(
     unknown = [name for name in kind or [] if name not in KINDS]
     if unknown:
         raise WeftError(explain("--kind", unknown[0], ", ".join(KINDS), "name one of them, or leave it out"))
+    machines = dict.fromkeys(name for each in kind or KINDS for name in KINDS[each].machines)
+    strangers = [name for name in machine or [] if name not in machines]
+    if strangers:
+        raise WeftError(explain("--machine", strangers[0], ", ".join(machines), "name one of them, or leave it out"))
     if tls and len(tls) != 3:
         raise WeftError(explain("--tls", f"{len(tls)} files", "3: authority, certificate, key", "give it three times"))
     (folder / "failures").mkdir(parents=True, exist_ok=True)
     check_output(folder / "next_seeds.json", STATE)
     console = Console()
     with workers(jobs, scheduler, tuple(tls or ())) as (executor, count):
-        done, failed = soak(executor, count, kind or list(KINDS), folder, 3600 * hours, console)
+        done, failed = soak(executor, count, kind or list(KINDS), machine or [], folder, 3600 * hours, console)
     console.print(table(done, failed, read_object(folder / "next_seeds.json", "state", STATE.name, "")))
     raise SystemExit(FAILED if failed else 0)
 

@@ -6,7 +6,7 @@ Seeds begin where no test of the suite goes, so that a soak run always tries wha
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from weft.simulate.rtl import build_rtl
@@ -121,14 +121,16 @@ KINDS = {
 }
 
 
-def jobs(kinds: list[str], next_seed: dict[str, int]) -> Iterator[Job]:
+def jobs(kinds: list[str], next_seed: dict[str, int], only: Collection[str] = ()) -> Iterator[Job]:
     """Yield jobs without end, kind by kind and machine by machine, each behind the seeds of the one before.
 
-    ``next_seed``: "KIND MACHINE" -> the first seed that is still to run; it grows with each job."""
+    ``next_seed``: "KIND MACHINE" -> the first seed that is still to run; it grows with each job. ``only``: machines,
+    all of a kind unless it has some of them."""
     turns = dict.fromkeys(kinds, 0)
     while True:
         for kind in kinds:
-            machines, count = KINDS[kind].machines, KINDS[kind].seeds
+            count = KINDS[kind].seeds
+            machines = [name for name in KINDS[kind].machines if name in only] or KINDS[kind].machines
             machine = machines[turns[kind] % len(machines)]
             turns[kind] += 1
             first = next_seed.get(f"{kind} {machine}", FIRST_SEED)

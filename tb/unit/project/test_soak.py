@@ -56,6 +56,16 @@ def test_the_table_counts_all_runs_of_machines_whose_names_are_words() -> None:
     assert {row[0]: row[2] for row in rows}["cores"] == str(sum(len(job.seeds) for job in drawn))
 
 
+def test_some_machines_of_a_kind_are_named() -> None:
+    """A kind that has none of them keeps its own."""
+    drawn = list(islice(soak.jobs(["programs", "networks"], {}, ["lanes2", "lanes8"]), 8))
+    assert [job.machine for job in drawn if job.kind == "programs"] == ["lanes2", "lanes8"] * 2
+    assert {job.machine for job in drawn if job.kind == "networks"} <= set(soak.KINDS["networks"].machines)
+    stranger = subprocess.run([sys.executable, str(SCRIPT), "--machine", "lanes0"], capture_output=True, text=True,
+                              check=False)
+    assert stranger.returncode == 1 and "lanes0" in stranger.stderr and "lanes2" in stranger.stderr
+
+
 @pytest.mark.wide
 def test_a_run_keeps_its_seeds_and_goes_on_behind_them(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--hours", "0", "--kind", "networks", "--jobs", "1", "--folder",
