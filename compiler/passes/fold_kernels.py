@@ -10,6 +10,7 @@ A sum is rounded once more than a direct product. So a spectrum of which logarit
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -143,6 +144,24 @@ def _half(folding: Folding, sign: int, largest: float) -> Folding | None:
                    first * along[:, None] + second * across[:, None], 0)
 
 
+def _surely_whole(kernels: Sequence[np.ndarray]) -> bool:
+    """Tell whether kernels [rows, taps] surely have no halves, by two of the first rows that have the same sign.
+
+    Where halves are in one ratio, so are those of these rows, tap by tap, but for twice the error that is allowed."""
+    taps = kernels[0].shape[1]
+    if taps % 2:
+        return True
+    few = kernels[0][:3].astype(np.float64)
+    left, right = np.split(few, 2, axis=1)
+    signs = np.sum(left * right, axis=1) >= 0
+    pair = next((pair for pair in itertools.combinations(range(len(few)), 2) if signs[pair[0]] == signs[pair[1]]), None)
+    if pair is None:
+        return False
+    largest = max(max(-float(own.min()), float(own.max())) for own in kernels)
+    one, other = pair
+    return bool(np.abs(left[one] * right[other] - right[one] * left[other]).max() > 4 * EQUAL * largest ** 2)
+
+
 def _tiles(weights: np.ndarray, lanes: int) -> int:
     """Return the number of tiles of a matrix that are not all zero."""
     rows, columns = (-(-size // lanes) for size in weights.shape)
@@ -168,7 +187,10 @@ class _Folder:
 
     def folded(self, convs: Sequence[Node]) -> list[Node]:
         """Return the nodes that make what is read of a group of convolutions; none if they stay as they are."""
-        kernels = [self.graph.constants[conv.input(1)].astype(np.float64) for conv in convs]
+        stored = [self.graph.constants[conv.input(1)] for conv in convs]
+        if _surely_whole([own.reshape(len(own), -1) for own in stored]):
+            return []
+        kernels = [own.astype(np.float64) for own in stored]
         slices = list(self._slices(convs))
         found = classes(np.concatenate([own.reshape(len(own), -1) for own in kernels]),
                         [(part.first, part.end) for part in slices], self.lanes)

@@ -151,9 +151,13 @@ def _sum_nodes(graph: Graph, summed: list[Node]) -> tuple[list[Node], dict[str, 
     """Return nodes, and their constants, that compute each convolution or product with operands' magnitudes."""
     nodes: list[Node] = []
     constants: dict[str, np.ndarray] = {}
+    makers = {node.output: node for node in graph.nodes}
     for node in summed:
-        names = [f"{node.output}/magnitude{number}" for number in range(len(node.inputs))]
+        names = [source if _is_magnitude(graph, source, makers) else f"{node.output}/magnitude{number}"
+                 for number, source in enumerate(node.inputs)]
         for name, source in zip(names, node.inputs, strict=True):
+            if name == source:
+                continue
             if graph.is_constant(source):
                 constants[name] = np.abs(graph.constants[source])
             else:
@@ -161,3 +165,11 @@ def _sum_nodes(graph: Graph, summed: list[Node]) -> tuple[list[Node], dict[str, 
         total = f"{node.output}/magnitude"
         nodes.append(node.replace(name=total, inputs=tuple(names), outputs=(total,)))
     return nodes, constants
+
+
+def _is_magnitude(graph: Graph, name: str, makers: Mapping[str, Node]) -> bool:
+    """Tell whether no number of a computed tensor is below 0: a ReLU made it, or what has a lower limit."""
+    maker = makers.get(name)
+    if maker is not None and maker.op == "Clip" and maker.input(1):
+        return graph.is_constant(maker.input(1)) and bool(graph.constants[maker.input(1)].min(initial=0) >= 0)
+    return maker is not None and maker.op in ("Abs", "Relu")

@@ -19,6 +19,7 @@ from weft.compiler.quantize.alike import agreed, in_common, with_same_weights
 from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams, output_functions
 from weft.compiler.quantize.ranges import HEADROOM, Calibration, sum_key
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
+from weft.compiler.quantize.weight_sizes import WeightSizes
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import largest_point
 
@@ -115,6 +116,7 @@ class _Chooser:
         self.width, self.accumulator_width = arch.number.width, arch.accumulator_bits
         self.points: dict[str, int] = {}
         self.exact: dict[str, float] = {}
+        self.sizes: dict[str, WeightSizes] = {}
         self.sharing = with_same_weights(layers)
         self.most: dict[str, int] = {}  # the largest point of weights that several layers read
 
@@ -297,21 +299,27 @@ class _Chooser:
         """Return the points of a convolution's weights and accumulators; lower its input's if need be."""
         core = layer.core
         assert isinstance(core, Convolution)
-        weights = np.abs(self.constants[core.weights].astype(np.float64))
+        sizes = self._sizes(core.weights)
         activations = self.points[core.input.root]
         seen = (self.calibration.sums[sum_key(core.input.name, core.weights)] + self._added(layer)) * SUM_HEADROOM
-        worst = (weights.reshape(len(weights), -1).sum(1) * 2.0 ** (self.width - 1 - activations)
+        worst = (sizes.sums * 2.0 ** (self.width - 1 - activations)
                  + np.abs(self.constants[core.bias])).max() + self._added(layer) * SUM_HEADROOM
         gate = layer.elementwise
         beside = max(abs(gate.offset), gate.limit) if isinstance(gate, Gate) else 0.0
         limit = largest_point(max(min(seen, float(worst)), beside), self.accumulator_width)
-        most = self.most.get(core.weights, largest_point(float(weights.max()), self.width))
-        activations -= self._concession(core, weights, activations, most, limit)
+        most = self.most.get(core.weights, largest_point(sizes.largest, self.width))
+        activations -= self._concession(core, sizes, activations, most, limit)
         self.points[core.input.root] = activations
         point = min(most, limit - activations)
         return point, activations + point
 
-    def _concession(self, core: Convolution, weights: np.ndarray, activations: int, most: int, limit: int) -> int:
+    def _sizes(self, name: str) -> WeightSizes:
+        """Return the sizes of the weights ``name``, which every turn of the search asks for."""
+        if name not in self.sizes:
+            self.sizes[name] = WeightSizes.of(self.constants[name])
+        return self.sizes[name]
+
+    def _concession(self, core: Convolution, weights: WeightSizes, activations: int, most: int, limit: int) -> int:
         """Return the bits that the activations give up for the weights, if accumulators have no room for both.
 
         Rounding errors of either, relative to its size, shall be least together. Weights that are whole numbers at
@@ -319,8 +327,8 @@ class _Chooser:
         if most + activations <= limit:
             return 0
         exact = self._exact_point(core.weights)
-        drawn = weights[weights != 0] if core.input.name in self.copies else weights  # other lanes have no weights
-        sizes = (self.calibration.ranges[core.input.name].root_mean_square, float(np.sqrt((drawn ** 2).mean())))
+        drawn = weights.of_others if core.input.name in self.copies else weights.root_mean_square
+        sizes = (self.calibration.ranges[core.input.name].root_mean_square, drawn)
         if not all(sizes):
             return 0
         whole = self.whole.get(core.input.root, math.inf)

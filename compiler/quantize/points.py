@@ -46,6 +46,9 @@ def rounded_weights(steps: np.ndarray, number: DataType, sources: Sequence[int] 
 
     The errors of a kernel add up to almost nothing, because neighbouring pixels are alike. ``sources``: for each input
     channel the channel that it is a copy of; the taps of its copies are one kernel."""
+    if steps.shape[2:] == (1, 1) and not sources:
+        whole = np.rint(steps)
+        return np.asarray(np.clip(whole, number.minimum, number.maximum, out=whole).astype(np.int64))
     whole = np.zeros(steps.shape)
     for channels in _kernels(sources) if sources else [slice(None)]:
         kernels = steps[:, channels]  # [out, kernels, copies, height, width], without copies [out, in, height, width]
@@ -69,7 +72,8 @@ def added_on_average(errors: np.ndarray, group: int, means: np.ndarray | float) 
 
     ``errors`` of taps that read padding at some pixels are to be multiplied by ``taps_seen``. ``means`` are those of
     the input channels."""
-    per_group = errors.sum((2, 3)).reshape(group, -1, errors.shape[1])
+    one_tap = errors.shape[2:] == (1, 1)
+    per_group = (errors if one_tap else errors.sum((2, 3))).reshape(group, -1, errors.shape[1])
     each = np.broadcast_to(means, group * errors.shape[1]).reshape(group, -1)
     return np.asarray(np.einsum("goi,gi->go", per_group, each).reshape(-1))
 
@@ -197,8 +201,11 @@ class FixedPointParams(Numbers):
             chosen, exact = self.layers[number], constants[layer.core.weights].astype(np.float64)
             copied = self.copies.get(layer.core.input.name)
             weights = rounded_weights(exact * 2.0 ** chosen.weights, arch.number, copied.channels if copied else ())
-            added = added_on_average((weights * 2.0 ** -chosen.weights - exact) * taps_seen(layer.core),
-                                     layer.core.group, self.means.get(layer.core.input.name, 0.0))
+            errors = weights * 2.0 ** -chosen.weights
+            errors -= exact
+            if not ((shares := taps_seen(layer.core)) == 1).all():
+                errors *= shares
+            added = added_on_average(errors, layer.core.group, self.means.get(layer.core.input.name, 0.0))
             bias = arch.number.quantize(constants[layer.core.bias] - added, chosen.bias)
         tables = self.tables.get(layer.output.name, ()) if layer.lookup is not None else ()
         return LayerIntegers(weights, bias, layer.core.group, self._operands(number, layer, arch), tables)

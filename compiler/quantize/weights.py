@@ -103,14 +103,19 @@ def encode_weights(core: Convolution, own: LayerIntegers,
     taps = sorted(core.window.taps(), key=lambda tap: not covers(core, tap))
     rows = np.minimum(lanes, core.input.channels - lanes * np.arange(inputs))
     order = tuple(np.array(taps).T)
-    joined = _joined_tiles(weights, lanes)[:, :, *order] if core.group == 1 else None
+    depthwise = core.group == len(weights) == core.input.channels
+    joined = _joined_tiles(weights, lanes)[:, :, *order] if core.group == 1 else (
+        _own_tiles(weights, lanes)[:, :, *order] if depthwise else None)
+    if joined is not None and bias is not None and _all_stored(joined, bias.reshape(-1, lanes)):
+        return _encode_all(core, joined, bias.reshape(-1, lanes), taps, rows.tolist())
     vectors: list[np.ndarray] = []
     blocks: list[OutputBlock] = []
     offset = 0
     for output in range(outputs):
         start = offset
-        found = [(tile, dense) for tile, whole in (enumerate(joined[output]) if joined is not None else _grouped_tiles(
-            weights, core.group, lanes, output, order)) for dense in ([whole] if biased else weight_parts(whole))]
+        own_tiles = _grouped_tiles(weights, core.group, lanes, output, order) if joined is None else enumerate(
+            joined[output], output if depthwise else 0)
+        found = [(tile, dense) for tile, whole in own_tiles for dense in ([whole] if biased else weight_parts(whole))]
         numbers = np.array([tile for tile, _ in found])
         dense = joined[output] if joined is not None and biased else np.stack([dense for _, dense in found])
         present = dense.any(axis=(2, 3))  # of [tiles, taps, input lanes, output lanes]
@@ -135,12 +140,51 @@ def encode_weights(core: Convolution, own: LayerIntegers,
     return vectors, tuple(blocks)
 
 
+def _all_stored(joined: np.ndarray, bias: np.ndarray) -> bool:
+    """Tell whether every weight tile of ``joined`` is stored, and by itself: none is zero or like the one before it.
+
+    Nor is an output tile stored with the one before, as no two neighbours of ``bias`` [output tiles, lanes] are the
+    same."""
+    return bool(joined.any((4, 3)).all() and (joined[:, :, 1:] != joined[:, :, :-1]).any((4, 3)).all()
+                and (bias[1:] != bias[:-1]).any(1).all())
+
+
+def _encode_all(core: Convolution, joined: np.ndarray, bias: np.ndarray, taps: Sequence[Size],
+                rows: Sequence[int]) -> tuple[list[np.ndarray], tuple[OutputBlock, ...]]:
+    """Return what :func:`encode_weights` does, where every weight tile is stored.
+
+    ``joined`` [output tiles, input tiles that it reads, taps, input lanes, output lanes]; ``bias`` [output tiles,
+    lanes]; ``rows``: how many each input tile stores."""
+    outputs, reads, lanes = len(joined), joined.shape[1], joined.shape[-1]
+    vectors: list[np.ndarray] = []
+    blocks: list[OutputBlock] = []
+    carries, start = covers(core, taps[0]), 0
+    for output in range(outputs):
+        first = output if reads < len(rows) else 0
+        entries: list[tuple[WeightTile, ...]] = [()] * len(rows)
+        place = start + 1
+        for tile in range(first, first + reads):
+            count = rows[tile]
+            entries[tile] = tuple([WeightTile(tile, tap, place + number * count, count)
+                                   for number, tap in enumerate(taps)])
+            place += len(taps) * count
+        last = rows[first + reads - 1]
+        vectors.append(bias[output:output + 1])
+        if last == lanes:
+            vectors.append(joined[output].reshape(-1, lanes))
+        else:  # only the last input tile may have fewer
+            vectors += joined[output, :-1].reshape(-1, lanes), joined[output, -1, :, :last].reshape(-1, lanes)
+        blocks.append(OutputBlock(start, tuple(entries), carries))
+        start = place
+    return vectors, tuple(blocks)
+
+
 def _repeated(before: OutputBlock, stored: np.ndarray, block: OutputBlock, content: np.ndarray) -> OutputBlock | None:
     """Return a block that is stored where the one ``before`` it is, if it has the same weights; else None.
 
     ``stored``, ``content``: the vectors of both. A single tile may have fewer rows: beyond the last channel inputs are
     zero."""
-    if not np.array_equal(stored[:len(content)], content):
+    if stored[:1].tobytes() != content[:1].tobytes() or not np.array_equal(stored[:len(content)], content):
         return None
     tiles, others = ([tile for group in entry.tiles for tile in group] for entry in (before, block))
     fewer = len(others) == len(tiles) == 1 and others[0].rows <= tiles[0].rows
@@ -276,3 +320,14 @@ def _joined_tiles(weights: np.ndarray, lanes: int) -> np.ndarray:
     padded[:channels_out, :channels_in] = weights
     split = padded.reshape(-1, lanes, padded.shape[1] // lanes, lanes, height, width)
     return np.ascontiguousarray(split.transpose(0, 2, 4, 5, 3, 1))
+
+
+def _own_tiles(weights: np.ndarray, lanes: int) -> np.ndarray:
+    """Return :func:`_joined_tiles` of a depthwise convolution, whose output tiles read only their own input tile."""
+    channels, _, height, width = weights.shape
+    tiles = -(-channels // lanes)
+    padded = np.zeros((tiles * lanes, height, width), weights.dtype)
+    padded[:channels] = weights[:, 0]
+    split = np.zeros((tiles, 1, height, width, lanes, lanes), weights.dtype)
+    split[:, 0, :, :, range(lanes), range(lanes)] = padded.reshape(tiles, lanes, height, width).swapaxes(0, 1)
+    return split

@@ -12,7 +12,7 @@ import pytest
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.frontend.onnx_reader import to_graph
 from weft.compiler.passes.fold import fold_channelwise
-from weft.compiler.passes.fold_kernels import classes, fold_kernels
+from weft.compiler.passes.fold_kernels import _surely_whole, classes, fold_kernels
 from weft.compiler.passes.normalise import normalise
 from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import ModelMaker, check_every_step, check_model
@@ -123,3 +123,12 @@ def test_one_factor_goes_into_the_convolutions_that_read_it(other: bool, tmp_pat
     assert sum(node.op == "Conv" for node in graph.nodes) == 3 + 1
     check_model(maker.save(tmp_path / "model.onnx"), ARCH, np.random.default_rng(0).standard_normal(
         (2, 4, 8, 8)).astype(np.float32), 50)
+
+
+def test_three_kernels_tell_that_none_repeat() -> None:
+    """Then no other is looked at; of kernels that repeat, or of one sign alone, they tell nothing."""
+    random = np.random.default_rng(5)
+    assert _surely_whole([random.standard_normal((64, 32)).astype(np.float32)])
+    assert _surely_whole([np.ones((64, 27), np.float32)])
+    assert not any(_surely_whole([transform(window)]) for window in (256, 80))
+    assert not _surely_whole([random.standard_normal((1, 32)).astype(np.float32)])

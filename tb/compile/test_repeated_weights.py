@@ -10,6 +10,7 @@ import pytest
 from onnx import helper
 
 from weft.compiler import lir
+from weft.compiler.quantize import weights
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
@@ -106,3 +107,25 @@ def test_bytes(tmp_path: Path) -> None:
     path, samples = scaled(tmp_path, factors, np.linspace(0, 0.3, channels))
     arch = Arch.load("ultra96_int8").replace(array_size=8)
     check_every_step(path, arch, samples)
+
+
+@pytest.mark.parametrize("kernel, channels, group", [
+    (1, (3 * LANES, 2 * LANES), 1), (1, (2 * LANES + 1, LANES + 3), 1), (3, (2 * LANES, LANES + 1), 1),
+    (3, (3 * LANES, 3 * LANES), 3 * LANES), (3, (2 * LANES + 3, 2 * LANES + 3), 2 * LANES + 3),
+    (2, (2 * LANES, 2 * LANES), LANES)], ids=str)
+def test_tiles_that_are_all_stored_are_laid_out_at_once(kernel: int, channels: tuple[int, int], group: int,
+                                                        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the vectors and blocks of the way that looks at each output tile."""
+    outputs, inputs = channels
+    maker = ModelMaker((1, inputs, 5, 6), seed=3)
+    maker.conv("x", inputs, outputs, (kernel, kernel), group=group)
+    path, samples = maker.save(tmp_path / "net.onnx"), np.ones((1, inputs, 5, 6))
+    at_once = weights._encode_all
+    found: list[bool] = []
+    monkeypatch.setattr(weights, "_encode_all", lambda *given: (found.append(True), at_once(*given))[1])
+    one = after_all_steps(path, BASE, samples)[Consts]
+    assert found or group not in (1, outputs)
+    monkeypatch.setattr(weights, "_all_stored", lambda *given: False)
+    other = after_all_steps(path, BASE, samples)[Consts]
+    assert one.layers == other.layers
+    np.testing.assert_array_equal(one.vectors, other.vectors)
