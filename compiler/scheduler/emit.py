@@ -15,7 +15,7 @@ from weft.compiler.lir import ACCUMULATORS, LOCAL, Address
 from weft.compiler.memory.allocation import DramAddress, Resident
 from weft.compiler.quantize.numbers import LayerQuantization
 from weft.compiler.scheduler.load import Loader, Prepared, WeightSource
-from weft.compiler.scheduler.mat_muls import MatMulEmitter
+from weft.compiler.scheduler.mat_muls import Drafts, MatMulEmitter
 from weft.compiler.scheduler.moves import enlarge, move, transfer, whole
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.rows import Emitted
@@ -57,17 +57,17 @@ class LayerEmitter:
     """The emitter of one layer's LIR.
 
     ``homes`` has addresses in the DRAMs and ``residents`` places in local memory, by Var name; ``source`` is where
-    Consts come from; ``exchange`` what goes from core to core."""
+    Consts come from; ``exchange`` what goes from core to core; ``drafts`` are those of the layer."""
 
     def __init__(self, shape: LayerShape, plan: Plan, registers: LayerQuantization, homes: Mapping[str, DramAddress],
                  residents: Mapping[str, Resident], pools: Pools, source: WeightSource,
-                 exchange: Exchange | None = None) -> None:
+                 exchange: Exchange | None = None, drafts: Drafts | None = None) -> None:
         self.shape, self.layer, self.arch, self.plan, self.registers = shape, shape.layer, shape.arch, plan, registers
         self.homes, self.residents, self.free = homes, residents, pools.accumulators
         self.exchange = exchange or Exchange((), {})
         self.imports = [*self.exchange.imports]
         self.loader = Loader(shape, plan, homes, residents, pools.local, source)
-        self.mat_muls = MatMulEmitter(shape, registers.mat_mul, self.loader.preloads)
+        self.mat_muls = MatMulEmitter(shape, registers.mat_mul, self.loader.preloads, drafts or Drafts())
         self.operand = Buffer(pools.accumulators.base, shape.consts.operands)
         self.sloped = isinstance(self.layer.elementwise, LeakyRelu) and not shape.consts.operands  # on output
         self.result = Buffer(0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -56,19 +57,29 @@ class Corners(NamedTuple):
     walks: Walks
 
 
+@dataclass(frozen=True)
+class Drafts:
+    """What a layer's emitter works out once: templates, walks by the pixels of both sides, and settings of MatMuls.
+
+    Settings have their numbers in rows. An emitter of the same layer, with other tilings or places of tensors, may go
+    on with them."""
+
+    templates: dict[Hashable, Template] = field(default_factory=dict)
+    walks: dict[Hashable, Walks] = field(default_factory=dict)
+    settings: dict[Settings, int] = field(default_factory=dict)
+
+
 class MatMulEmitter:
     """The emitter of the LoadWeights and MatMuls of one layer, whose core has weights.
 
     ``values``: the Configure registers of its MatMuls but for the taps'. ``preloads``: the accumulators hold residuals
-    before the first MatMul, which then adds to them."""
+    before the first MatMul, which then adds to them. ``drafts``: those of the layer, which grow."""
 
-    def __init__(self, shape: LayerShape, values: Settings, preloads: bool) -> None:
+    def __init__(self, shape: LayerShape, values: Settings, preloads: bool, drafts: Drafts) -> None:
         self.shape, self.core, self.arch = shape, shape.layer.core, shape.arch
         self.values, self.preloads = values, preloads
         self.together = self._multiplied(0, 0)  # settings of MatMuls in which all lanes meet
-        self.settings: dict[Settings, int] = {}  # all of MatMuls, with their numbers in rows
-        self.walks: dict[tuple[Size, ...], Walks] = {}  # by pixels of both sides
-        self.templates: dict[Hashable, Template] = {}
+        self.settings, self.walks, self.templates = drafts.settings, drafts.walks, drafts.templates
         self.alone = True  # no other layer loads weights into the array between two operations
         self.loaded: tuple[int, bool] | None = None  # what the array has: offset of weights, and whether with a bias
 
@@ -78,7 +89,7 @@ class MatMulEmitter:
         bias = block.bias
         alike, first, end = self.shape.tiles.alike_blocks[output - self.shape.box.tiles[0]]
         inputs = max(step.inputs[0], first) - first, min(step.inputs[1], end) - first
-        key = alike, inputs, step.taps, result.box.rows, result.box.columns, source.box.rows, source.box.columns
+        key = alike, inputs, step.taps, *_sides(source, result)
         found = self.templates.get(key)
         if found is None:
             found = self.templates[key] = self._template(prepared, output, result, first)
@@ -100,8 +111,7 @@ class MatMulEmitter:
     def _template(self, prepared: Prepared, output: int, result: View, first: int) -> Template:
         """Return the template of an output channel tile, whose input channel tiles are counted from ``first`` on."""
         step, block, source = prepared.step, self.shape.consts.blocks[output], prepared.input_tile
-        boxes = result.box.rows, result.box.columns, source.box.rows, source.box.columns
-        corners = Corners(source, result, self.walks.setdefault(boxes, {}))
+        corners = Corners(source, result, self.walks.setdefault(_sides(source, result), {}))
         starts = block.starts(step.inputs, step.taps)
         rows = [*self._spread_bias(block, result)] if starts and not block.carries_bias else []
         loaded: tuple[int, bool] | None = None
@@ -200,6 +210,11 @@ class MatMulEmitter:
                   Register.TAP_PITCH: pitch}
         taps = tuple((register, values[register]) for register in tap_registers(self.arch))
         return Settings((*self.values, *taps))
+
+
+def _sides(source: View, result: View) -> tuple[Hashable, ...]:
+    """Return what the walks between two views depend on, wherever these lie."""
+    return result.box.rows, result.box.columns, result.walk, source.box.rows, source.box.columns, source.walk
 
 
 def _runs(block: OutputBlock, step: TileStep, starts: bool) -> Iterator[tuple[bool, int, list[WeightTile]]]:

@@ -22,6 +22,7 @@ from weft.compiler.scheduler.emit import Exchange, LayerEmitter, Pools
 from weft.compiler.scheduler.interleave import SIMD_CYCLES, Paces, interleave
 from weft.compiler.scheduler.length import check_length, most_instructions
 from weft.compiler.scheduler.load import WeightSource
+from weft.compiler.scheduler.mat_muls import Drafts
 from weft.compiler.scheduler.merge import merged
 from weft.compiler.scheduler.pool import Buffer, Pool
 from weft.compiler.scheduler.rows import Emission, Emitted, MatMuls, table_of, within
@@ -75,14 +76,16 @@ def schedule(numbers: Numbers, layout: MemoryPlan, arch: Arch) -> Schedule:
 
 
 def schedule_layers(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, end: int,
-                    resting: Collection[int] = (), exchanges: Sequence[Exchange] = ()) -> Schedule:
+                    resting: Collection[int] = (), exchanges: Sequence[Exchange] = (),
+                    drafts: Mapping[int, Drafts] | None = None) -> Schedule:
     """Return the operations of the layers ``first`` to before ``end``, as if the program began there.
 
     Layers that run together are merged, if both are among them. Of layers in which the core is ``resting`` only the
-    tables are loaded. ``exchanges`` [layers]: what goes from core to core, none if empty."""
+    tables are loaded. ``exchanges`` [layers]: what goes from core to core, none if empty. ``drafts``: those of layers
+    by number, which grow; other layouts of the same layers may go on with them."""
     found: list[Alone | Schedule] = []
     behind = 0
-    free = Free(numbers, layout, arch, first, resting, exchanges)
+    free = Free(numbers, layout, arch, first, resting, exchanges, drafts)
     shapes = each([shape.layer for shape in layout.shapes[first:end]])
     for group in _groups(layout, first, end):
         for _ in group:
@@ -132,11 +135,11 @@ def _groups(layout: MemoryPlan, first: int, end: int) -> list[list[int]]:
 class Free:
     """The free vectors of both memories from layer to layer, and who takes them.
 
-    ``first``: the layer that the program begins with; ``resting`` and ``exchanges``: see :func:`schedule_layers`."""
+    ``first``: the layer that the program begins with; the others: see :func:`schedule_layers`."""
 
     def __init__(self, numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, resting: Collection[int],
-                 exchanges: Sequence[Exchange]) -> None:
-        self.numbers, self.layout, self.arch = numbers, layout, arch
+                 exchanges: Sequence[Exchange], drafts: Mapping[int, Drafts] | None = None) -> None:
+        self.numbers, self.layout, self.arch, self.drafts = numbers, layout, arch, drafts
         self.resting, self.exchanges = resting, exchanges
         self.pools = Pools(Pool(arch.local_depth), Pool(arch.accumulator_depth))
         self.few: set[int] = set()
@@ -222,7 +225,8 @@ class Free:
             self.few.add(number)
         return LayerEmitter(shape, self.layout.plans[number], self.numbers.registers(number),
                             self.layout.homes, self.layout.residents, pools, self.source,
-                            self.exchanges[number] if self.exchanges else None)
+                            self.exchanges[number] if self.exchanges else None,
+                            None if self.drafts is None else self.drafts[number])
 
     def _hold(self, number: int) -> None:
         """Take what tensors that are pinned from this layer on need."""

@@ -8,6 +8,7 @@ promises is only kept when the whole program keeps it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -15,14 +16,15 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.compiler.backend.encode import MachineCode, machine_code
-from weft.compiler.choices import Choices, for_memory
+from weft.compiler.choices import FORMULA, Choices, for_memory
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.plan import MemoryPlan, plan_memory, with_tilings
 from weft.compiler.memory.variables import LiveRange
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
-from weft.compiler.scheduler.schedule import interleaved, schedule_layers
+from weft.compiler.scheduler.mat_muls import Drafts
+from weft.compiler.scheduler.schedule import Schedule, interleaved, schedule_layers
 from weft.compiler.tiling.search import Search
 from weft.cycles.origin import apart
 from weft.cycles.replay import Estimate, estimate_within
@@ -32,6 +34,10 @@ from weft.hw.contract.dram import DramModel
 
 KEPT_PLACES = 64
 """Memory maps that a judge remembers: those of the newest residents and spread tensors."""
+
+
+KEPT_SCHEDULES = 2
+"""The newest schedules of windows that a judge keeps, for moves that only change paces."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,9 @@ class Judge:
         self.search = Search()
         self._places: dict[str, MemoryPlan | None] = {}
         self._cycles: dict[Hashable, int] = {}
+        self._more: dict[Hashable, int] = {}  # windows that take more than so many cycles
+        self._plain: dict[Hashable, Schedule] = {}
+        self._drafts: dict[int, Drafts] = defaultdict(Drafts)
 
     def layout(self, choices: Choices) -> MemoryPlan | None:
         """Return the memory map of choices, None if they do not fit."""
@@ -89,7 +98,9 @@ class Judge:
             return None
 
     def local(self, base: Choices, candidate: Choices) -> Local | None:
-        """Return the cycles that ``candidate`` saves against ``base``; None if it does not fit, or changes nothing."""
+        """Return the cycles that ``candidate`` saves against ``base``; None if it does not fit, or changes nothing.
+
+        What costs cycles saves some number below 0: how many they are is not worth an estimate to the end."""
         before, after = self.layout(base), self.layout(candidate)
         if before is None or after is None:
             return None
@@ -100,8 +111,10 @@ class Judge:
         if not differs:
             return None
         first, end = max(differs[0] - 1, 0), min(differs[-1] + 2, len(self.problem.layers))
-        saved = self._window(before, base, first, end) - self._window(after, candidate, first, end)
-        return Local(saved, first, end)
+        cycles = self._window(before, base, first, end)
+        assert cycles is not None
+        needed = self._window(after, candidate, first, end, cycles)
+        return Local(-1 if needed is None else cycles - needed, first, end)
 
     def whole(self, choices: Choices, most: int | None = None) -> Whole | None:
         """Return the cycles of all layers; None if they do not fit, or certainly take more than ``most``."""
@@ -131,21 +144,37 @@ class Judge:
                 self._places[choices.key] = None
         return self._places[choices.key]
 
-    def _window(self, layout: MemoryPlan, choices: Choices, first: int, end: int) -> int:
-        """Return the cycles of some layers alone."""
+    def _window(self, layout: MemoryPlan, choices: Choices, first: int, end: int,
+                most: int | None = None) -> int | None:
+        """Return the cycles of some layers alone; None if they surely take more than ``most``."""
         key = first, end, *_of_window(layout, choices, first, end)
         if key not in self._cycles:
-            _, found = self._estimated(layout, choices, first, end, None)
-            assert found is not None
+            if most is not None and self._more.get(key, -1) >= most:
+                return None
+            _, found = self._estimated(layout, choices, first, end, most)
+            if found is None:
+                assert most is not None
+                self._more[key] = most
+                return None
             self._cycles[key] = found.cycles
         return self._cycles[key]
+
+    def _scheduled(self, layout: MemoryPlan, first: int, end: int) -> Schedule:
+        """Return the operations of some layers alone before they are put in order, which does not depend on paces."""
+        key = first, end, *_of_window(layout, FORMULA, first, end)
+        found = self._plain.pop(key, None)
+        if found is None:
+            found = schedule_layers(self.problem.numbers, layout, self.problem.arch, first, end, drafts=self._drafts)
+        self._plain[key] = found  # the newest is the last
+        if len(self._plain) > KEPT_SCHEDULES:
+            del self._plain[next(iter(self._plain))]
+        return found
 
     def _estimated(self, layout: MemoryPlan, choices: Choices, first: int, end: int,
                    most: int | None) -> tuple[MachineCode, Estimate | None]:
         """Return the program of some layers alone, and its estimate; None for more than ``most`` cycles."""
         problem = self.problem
-        plain = schedule_layers(problem.numbers, layout, problem.arch, first, end)
-        ordered = interleaved(plain, problem.arch, choices)
+        ordered = interleaved(self._scheduled(layout, first, end), problem.arch, choices)
         code = machine_code(ordered.table, ordered.layers, problem.arch)
         return code, estimate_within(code.content, problem.arch, most, problem.dram, origin=apart(problem.arch))
 

@@ -5,6 +5,8 @@ and what was tuned computes the same."""
 from __future__ import annotations
 
 import json
+import random
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -26,10 +28,12 @@ from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
+from weft.compiler.scheduler.mat_muls import Drafts
+from weft.compiler.scheduler.schedule import schedule_layers
 from weft.compiler.tuning import judge
 from weft.compiler.tuning import network as tuning
 from weft.compiler.tuning.judge import Judge, Problem
-from weft.compiler.tuning.moves import FETCH_PACES
+from weft.compiler.tuning.moves import FETCH_PACES, Neighbours
 from weft.compiler.tuning.network import tune_network
 from weft.compiler.tuning.search import Budget, Tuned, tune
 from weft.cycles.origin import apart
@@ -316,3 +320,41 @@ def test_what_is_kept_is_the_tools_own(problem: Problem, monkeypatch: pytest.Mon
     assert tuning.search_digest([problem], STEPS) == kept
     monkeypatch.setattr(tuning, "tool_digest", lambda: "another tool")
     assert tuning.search_digest([problem], STEPS) != kept
+
+
+def test_a_move_that_only_changes_paces_writes_no_operations_again(problem: Problem,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the same before they are put in order."""
+    calls: list[tuple[int, int]] = []
+    monkeypatch.setattr(judge, "schedule_layers", lambda numbers, layout, arch, first, end, **rest: (
+        calls.append((first, end)), schedule_layers(numbers, layout, arch, first, end, **rest))[1])
+    own = Judge(problem)
+    for pace in (1, 3, 12):
+        assert own.local(FORMULA, replace(FORMULA, fetch_pace=pace)) is not None
+    assert len(calls) == 1
+
+
+def test_drafts_of_other_tilings_and_places_change_no_operation(problem: Problem) -> None:
+    """What an emitter found for one layout serves another one of the same layers."""
+    own, chance, end = Judge(problem), random.Random(3), len(problem.layers)
+    layout = own.layout(FORMULA)
+    assert layout is not None
+    neighbours = Neighbours(FORMULA, layout, [1.0] * end, own.search)
+    drafts: dict[int, Drafts] = defaultdict(Drafts)
+    layouts = [layout, *(other for _ in range(40) if (drawn := neighbours.draw(chance)) is not None
+                         and (other := own.layout(drawn)) is not None), layout]
+    for each in layouts:
+        one = schedule_layers(problem.numbers, each, problem.arch, 0, end, drafts=drafts)
+        assert one.operations == schedule_layers(problem.numbers, each, problem.arch, 0, end).operations
+    assert len(layouts) > 10
+
+
+def test_what_costs_cycles_is_estimated_no_further(problem: Problem) -> None:
+    """A window's number below 0 says no more than that; a number above is exact, whatever was asked before."""
+    slow = replace(FORMULA, fetch_pace=24)
+    one, other = Judge(problem), Judge(problem)
+    before, after = one.whole(FORMULA), one.whole(slow)
+    assert before is not None and after is not None and after.cycles > before.cycles
+    lost, gained = other.local(FORMULA, slow), other.local(slow, FORMULA)
+    assert lost is not None and lost.saved < 0
+    assert gained is not None and gained.saved == after.cycles - before.cycles
