@@ -5,7 +5,7 @@ So each error message can name the node at fault."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,19 +38,43 @@ def named(node: onnx.NodeProto) -> Named:
     return OnnxNode(node.name or next(iter(node.output), ""), node.op_type)
 
 
-def known_constants(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
+class _Constants(Mapping[str, np.ndarray]):
+    """The values of those ``tensors`` that can be read, each read when it is asked for.
+
+    So a network without quantizers is spared copies of all its weights."""
+
+    def __init__(self, tensors: Mapping[str, onnx.TensorProto]) -> None:
+        self._tensors = tensors
+        self._values: dict[str, np.ndarray | None] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Return the value of a tensor. Raise KeyError if there is none, or it cannot be read."""
+        if name not in self._values:
+            try:
+                self._values[name] = numpy_helper.to_array(self._tensors[name])
+            except Exception:  # of no common type; ``known.py`` refuses it with its name
+                self._values[name] = None
+        value = self._values[name]
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of tensors that can be read."""
+        return (name for name in self._tensors if name in self)
+
+    def __len__(self) -> int:
+        """Return how many can be read."""
+        return sum(1 for _ in self)
+
+
+def known_constants(graph: onnx.GraphProto) -> Mapping[str, np.ndarray]:
     """Return the values of initializers and Constant nodes that can be read."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and [entry.name for entry in node.attribute] == ["value"]:
             tensors[node.output[0]] = node.attribute[0].t
-    found = {}
-    for name, tensor in tensors.items():
-        try:
-            found[name] = numpy_helper.to_array(tensor)
-        except Exception:  # of no common type; ``known.py`` refuses it with its name
-            continue
-    return found
+    return _Constants(tensors)
 
 
 def spread(values: np.ndarray, rank: int, axis: int) -> np.ndarray:

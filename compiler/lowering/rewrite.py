@@ -238,7 +238,7 @@ class Rewrite:
         name = self.emit(node, "Conv", [source], full, (1, weights.shape[0], *size), part)
         names = [f"{name}/weights", f"{name}/bias"]
         with np.errstate(over="ignore"):
-            numbers = weights.astype(np.float32), np.broadcast_to(bias, len(weights)).astype(np.float32)
+            numbers = weights.astype(np.float32, copy=False), np.broadcast_to(bias, len(weights)).astype(np.float32)
         if not all(np.isfinite(values).all() for values in numbers):
             raise self.refusal(node, "weights", "infinite numbers, or none", "finite numbers in single precision")
         self.constants.update(zip(names, numbers, strict=True))

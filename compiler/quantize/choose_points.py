@@ -316,7 +316,7 @@ class _Chooser:
     def _sizes(self, name: str) -> WeightSizes:
         """Return the sizes of the weights ``name``, which every turn of the search asks for."""
         if name not in self.sizes:
-            self.sizes[name] = WeightSizes.of(self.constants[name])
+            self.sizes[name] = WeightSizes(self.constants[name])
         return self.sizes[name]
 
     def _concession(self, core: Convolution, weights: WeightSizes, activations: int, most: int, limit: int) -> int:

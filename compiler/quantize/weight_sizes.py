@@ -3,26 +3,37 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 
 
-class WeightSizes(NamedTuple):
-    """The sizes of weights: the sum of the magnitudes for each output channel, the largest, the root mean square.
+class WeightSizes:
+    """The sizes of weights [out, ...], each worked out once.
 
-    ``of_others``: the root mean square of those that are not 0, for lanes of copies that are not read have zeros."""
+    ``sums`` [out]: the sum of the magnitudes for each output channel."""
 
-    sums: np.ndarray
-    largest: float
-    root_mean_square: float
-    of_others: float
+    def __init__(self, weights: np.ndarray) -> None:
+        self._weights = weights
+        self.sums = np.abs(weights, dtype=np.float64).reshape(len(weights), -1).sum(1)
 
-    @classmethod
-    def of(cls, weights: np.ndarray) -> WeightSizes:
-        """Return the sizes of weights [out, ...]."""
-        magnitudes = np.abs(weights.astype(np.float64))
-        sums, largest = magnitudes.reshape(len(magnitudes), -1).sum(1), float(magnitudes.max())
-        others = magnitudes if magnitudes.all() else magnitudes[magnitudes != 0]
-        mean = float((magnitudes ** 2).mean())
-        return cls(sums, largest, float(np.sqrt(mean)), float(np.sqrt((others ** 2).mean())) if others.size else 0.0)
+    @cached_property
+    def largest(self) -> float:
+        """The largest magnitude."""
+        return max(-float(self._weights.min()), float(self._weights.max()))
+
+    @cached_property
+    def root_mean_square(self) -> float:
+        """The root of the mean square."""
+        return _root_mean_square(self._weights)
+
+    @cached_property
+    def of_others(self) -> float:
+        """The root of the mean square of those that are not 0; lanes of copies that are not read have zeros."""
+        return _root_mean_square(self._weights[self._weights != 0])
+
+
+def _root_mean_square(weights: np.ndarray) -> float:
+    """Return the root of the mean square, 0 of no weights."""
+    squares = weights.astype(np.float64)
+    return float(np.sqrt(np.square(squares, out=squares).mean())) if weights.size else 0.0

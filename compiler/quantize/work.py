@@ -32,6 +32,8 @@ def _products(weights: np.ndarray, group: int, lanes: int) -> np.ndarray:
         blocks = weights.reshape(group, -1, *weights.shape[2:]).any(1)
         return np.asarray(blocks.sum(0) * (len(weights) // group * weights.shape[1]))
     firsts = [np.arange(0, size, lanes) for size in weights.shape[:2]]
-    used = np.logical_or.reduceat(np.logical_or.reduceat(weights != 0, firsts[0], 0), firsts[1], 1)
+    used = np.logical_or.reduceat(weights[::lanes] != 0, firsts[1], 1)  # by the first row of each tile
+    if not used.all():
+        used = np.logical_or.reduceat(np.logical_or.reduceat(weights != 0, firsts[0], 0), firsts[1], 1)
     outputs, inputs = (np.diff(np.append(first, size)) for first, size in zip(firsts, weights.shape[:2], strict=True))
     return np.asarray(np.einsum("oi...,o,i->...", used, outputs, inputs))

@@ -7,7 +7,7 @@ says. The weights tell a least length: a MatMul for every weight tile that is no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,11 +25,12 @@ MARGIN = 2
 
 def check_layers(layers: Layers, constants: Mapping[str, np.ndarray], arch: Arch) -> None:
     """Raise CompileError if weights and max pools alone make the program too long."""
-    tiles = {core.weights: _weight_tiles(constants[core.weights], core.group, arch)
-             for core in (layer.core for layer in layers) if isinstance(core, Convolution)}
-    least = sum(tiles[layer.core.weights] for layer in layers if isinstance(layer.core, Convolution))
-    least += sum(_maxima(layer, layer.pool, arch) for layer in layers if layer.pool is not None)
-    check_length(least, arch)
+    cores = [layer.core for layer in layers if isinstance(layer.core, Convolution)]
+    maxima = sum(_maxima(layer, layer.pool, arch) for layer in layers if layer.pool is not None)
+    if sum(_most_tiles(constants[core.weights].shape, arch) for core in cores) + maxima <= most_instructions(arch):
+        return
+    tiles = {core.weights: _weight_tiles(constants[core.weights], core.group, arch) for core in cores}
+    check_length(sum(tiles[core.weights] for core in cores) + maxima, arch)
 
 
 def most_instructions(arch: Arch) -> int:
@@ -42,6 +43,11 @@ def check_length(instructions: int, arch: Arch) -> None:
     size = instructions * Isa(arch).instruction_bytes
     if size > MOST_PROGRAM_BYTES:
         raise _too_long(size, arch)
+
+
+def _most_tiles(shape: Sequence[int], arch: Arch) -> int:
+    """Return the number of weight tiles of weights [out, in / group, height, width] if none is all zero."""
+    return -(-shape[0] // arch.array_size) * -(-shape[1] // arch.array_size) * math.prod(shape[2:])
 
 
 def _weight_tiles(weights: np.ndarray, group: int, arch: Arch) -> int:

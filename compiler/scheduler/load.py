@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from weft.compiler import lir
@@ -132,7 +133,7 @@ class Loader:
                                    else Address(DRAM1, far), size)
             yield lir.LoadLut(table, number, depth)
 
-    @property
+    @cached_property
     def preloads(self) -> bool:
         """Whether residuals are loaded into the accumulators before the core's result is added to them.
 

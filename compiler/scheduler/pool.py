@@ -79,10 +79,10 @@ class Pool:
         end = buffer.base + buffer.size
         low = bisect.bisect_right(self._bases, buffer.base) - 1
         high = bisect.bisect_left(self._bases, end)
-        marked = [(buffer.base, freed)]
+        bases, times = [buffer.base], [freed]
         if self._bases[low] < buffer.base:
-            marked.insert(0, (self._bases[low], self._freed[low]))
+            bases, times = [self._bases[low], buffer.base], [self._freed[low], freed]
         if self._bases[high] > end:
-            marked.append((end, self._freed[high - 1]))
-        self._bases[low:high] = [base for base, _ in marked]
-        self._freed[low:high] = [time for _, time in marked]
+            bases.append(end)
+            times.append(self._freed[high - 1])
+        self._bases[low:high], self._freed[low:high] = bases, times

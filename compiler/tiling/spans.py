@@ -107,9 +107,9 @@ class View(NamedTuple):
 
     def address(self, tile: int, row: int, column: int) -> int:
         """Return the address of a pixel of a channel tile."""
-        (first, _), (top, _), (left, _) = self.box
-        tile_pitch, pitch, step = self.pitches
-        return self.base + (tile - first) * tile_pitch + (row - top) * pitch + (column - left) * step
+        base, ((first, _), (top, bottom), (left, right)), walk = self
+        tile_pitch, pitch, step = walk or ((bottom - top) * (right - left), right - left, 1)
+        return base + (tile - first) * tile_pitch + (row - top) * pitch + (column - left) * step
 
 
 def spans(axes: Sequence[Axis], arch: Arch) -> tuple[PairedWalk, ...]:
@@ -191,4 +191,6 @@ def part_count(count: Any, size: Any) -> Any:
 
 def groups(count: int, size: int, first: int = 0) -> list[tuple[int, int]]:
     """Return first..count cut into half-open ranges of at most ``size``."""
+    if first < count <= first + size:
+        return [(first, count)]
     return [(low, min(low + size, count)) for low in range(first, count, size)]

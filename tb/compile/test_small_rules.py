@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,10 @@ import onnx
 import pytest
 
 from weft.compiler.errors import CompileError
+from weft.compiler.frontend.check_quantizers import known_constants
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.layers import beside
+from weft.compiler.layers.stages import Convolution
 from weft.compiler.lowering.rules import ValueTable, filled
 from weft.compiler.memory import sharing
 from weft.compiler.passes.fit_masks import Mask
@@ -22,6 +25,8 @@ from weft.compiler.passes.scale_channels import _is_positive
 from weft.compiler.passes.split_functions import _are_squares, split_functions
 from weft.compiler.quantize.tables import _pieces
 from weft.compiler.quantize.var_scales import _Groups
+from weft.compiler.quantize.work import _products
+from weft.compiler.scheduler import length
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError
 from weft.tmodel.onnx_bounds import _check_outside
@@ -135,3 +140,39 @@ def test_shares_stay_where_all_layers_beside_one_still_fit(room: int, taken: int
     plans: Any = [SimpleNamespace(need=need) for need in needs]
     share = sharing.Share(4, 1)
     assert sharing.still_fitting([shape] * 5, plans, {1: share, 2: share}) == ({1: share, 2: share} if fit else {})
+
+
+@pytest.mark.parametrize("empty, tiles", [((), 4), ((0,), 4), (range(8), 3)], ids=["none", "a row", "a tile"])
+def test_tiles_with_a_weight_are_counted_by_more_than_their_first_row(empty: Sequence[int], tiles: int) -> None:
+    """Only a tile of zeros counts not."""
+    weights = np.ones((16, 16, 1, 1), np.int64)
+    weights[list(empty), :8] = 0
+    assert _products(weights, 1, 8).tolist() == [[64 * tiles]]
+
+
+def test_constants_of_a_file_are_read_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network without quantizers is spared copies of its weights; what cannot be read is not there."""
+    asked: list[str] = []
+    read = onnx.numpy_helper.to_array
+    monkeypatch.setattr("weft.compiler.frontend.check_quantizers.numpy_helper.to_array",
+                        lambda tensor: (asked.append(tensor.name), read(tensor))[1])
+    graph = onnx.GraphProto(initializer=[onnx.numpy_helper.from_array(np.arange(3), "a"),
+                                         onnx.TensorProto(name="b", data_type=1, dims=[7])])
+    known = known_constants(graph)
+    assert not asked and known["a"].tolist() == [0, 1, 2] and "b" not in known and "c" not in known
+    assert [*known] == ["a"] and known.get("b") is None and asked == ["a", "b"]
+
+
+def test_a_short_program_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If all of its weight tiles together are few enough, no weight is looked at."""
+    def layers(channels: int) -> Any:
+        core = Convolution.__new__(Convolution)
+        core.__dict__.update(weights="w", group=1)
+        return [SimpleNamespace(core=core, pool=None)], {"w": np.zeros((channels, channels, 3, 3))}
+
+    monkeypatch.setattr(length, "_weight_tiles", lambda *given: (_ for _ in ()).throw(AssertionError))
+    arch = Arch.load("tiny")
+    length.check_layers(*layers(8), arch)
+    monkeypatch.setattr(length, "MOST_PROGRAM_BYTES", 4)
+    with pytest.raises(AssertionError):
+        length.check_layers(*layers(8), arch)
