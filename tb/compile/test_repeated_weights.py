@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,7 +123,12 @@ def test_tiles_that_are_all_stored_are_laid_out_at_once(kernel: int, channels: t
     path, samples = maker.save(tmp_path / "net.onnx"), np.ones((1, inputs, 5, 6))
     at_once = weights._encode_all
     found: list[bool] = []
-    monkeypatch.setattr(weights, "_encode_all", lambda *given: (found.append(True), at_once(*given))[1])
+
+    def noted(*given: Any) -> Any:
+        found.append(True)
+        return at_once(*given)
+
+    monkeypatch.setattr(weights, "_encode_all", noted)
     one = after_all_steps(path, BASE, samples)[Consts]
     assert found or group not in (1, outputs)
     monkeypatch.setattr(weights, "_all_stored", lambda *given: False)

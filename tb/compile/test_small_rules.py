@@ -154,8 +154,12 @@ def test_constants_of_a_file_are_read_when_they_are_asked_for(monkeypatch: pytes
     """A network without quantizers is spared copies of its weights; what cannot be read is not there."""
     asked: list[str] = []
     read = onnx.numpy_helper.to_array
-    monkeypatch.setattr("weft.compiler.frontend.check_quantizers.numpy_helper.to_array",
-                        lambda tensor: (asked.append(tensor.name), read(tensor))[1])
+
+    def noted(tensor: onnx.TensorProto) -> np.ndarray:
+        asked.append(tensor.name)
+        return read(tensor)
+
+    monkeypatch.setattr("weft.compiler.frontend.check_quantizers.numpy_helper.to_array", noted)
     graph = onnx.GraphProto(initializer=[onnx.numpy_helper.from_array(np.arange(3), "a"),
                                          onnx.TensorProto(name="b", data_type=1, dims=[7])])
     known = known_constants(graph)
@@ -165,14 +169,12 @@ def test_constants_of_a_file_are_read_when_they_are_asked_for(monkeypatch: pytes
 
 def test_a_short_program_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """If all of its weight tiles together are few enough, no weight is looked at."""
-    def layers(channels: int) -> Any:
-        core = Convolution.__new__(Convolution)
-        core.__dict__.update(weights="w", group=1)
-        return [SimpleNamespace(core=core, pool=None)], {"w": np.zeros((channels, channels, 3, 3))}
-
+    core = Convolution.__new__(Convolution)
+    core.__dict__.update(weights="w", group=1)
+    layers: Any = [SimpleNamespace(core=core, pool=None)]
+    weights, arch = {"w": np.zeros((8, 8, 3, 3))}, Arch.load("tiny")
     monkeypatch.setattr(length, "_weight_tiles", lambda *given: (_ for _ in ()).throw(AssertionError))
-    arch = Arch.load("tiny")
-    length.check_layers(*layers(8), arch)
+    length.check_layers(layers, weights, arch)
     monkeypatch.setattr(length, "MOST_PROGRAM_BYTES", 4)
     with pytest.raises(AssertionError):
-        length.check_layers(*layers(8), arch)
+        length.check_layers(layers, weights, arch)

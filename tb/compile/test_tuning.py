@@ -23,13 +23,14 @@ from weft.compiler.choices import FORMULA, Choices, for_memory, read_choices, wr
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
+from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
 from weft.compiler.scheduler.mat_muls import Drafts
-from weft.compiler.scheduler.schedule import schedule_layers
+from weft.compiler.scheduler.schedule import Schedule, schedule_layers
 from weft.compiler.tuning import judge
 from weft.compiler.tuning import network as tuning
 from weft.compiler.tuning.judge import Judge, Problem
@@ -326,8 +327,12 @@ def test_a_move_that_only_changes_paces_writes_no_operations_again(problem: Prob
                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     """They are the same before they are put in order."""
     calls: list[tuple[int, int]] = []
-    monkeypatch.setattr(judge, "schedule_layers", lambda numbers, layout, arch, first, end, **rest: (
-        calls.append((first, end)), schedule_layers(numbers, layout, arch, first, end, **rest))[1])
+
+    def noted(numbers: Numbers, layout: MemoryPlan, arch: Arch, first: int, end: int, **rest: Any) -> Schedule:
+        calls.append((first, end))
+        return schedule_layers(numbers, layout, arch, first, end, **rest)
+
+    monkeypatch.setattr(judge, "schedule_layers", noted)
     own = Judge(problem)
     for pace in (1, 3, 12):
         assert own.local(FORMULA, replace(FORMULA, fetch_pace=pace)) is not None
