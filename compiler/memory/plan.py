@@ -138,11 +138,12 @@ def parse(content: str) -> Printed:
 
 
 def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch,
-                choices: Choices = FORMULA) -> MemoryPlan:
+                choices: Choices = FORMULA, search: Search | None = None) -> MemoryPlan:
     """Return the memory plan: pinned Vars, striped Vars, and tilings, as far as ``choices`` leave them open.
 
+    ``search``: one that earlier plans of the same layers have used, which knows what candidates cost.
     Raise CompileError if a memory is too small, and for choices that do not fit."""
-    planner = planned(lives, layers, consts, arch, choices)
+    planner = planned(lives, layers, consts, arch, choices, search)
     plans, beside = shares(planner.shapes, planner.plans, arch, choices.tilings)
     striped = Stripes(planner.shapes, plans, local_needs(planner.shapes, plans, beside), planner.local, planner.dram1,
                       [planner.consts], planner.search)
@@ -173,11 +174,11 @@ def with_tilings(layout: MemoryPlan, choices: Choices, search: Search) -> Memory
 
 
 def planned(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Consts, arch: Arch,
-            choices: Choices = FORMULA) -> Planner:
+            choices: Choices = FORMULA, search: Search | None = None) -> Planner:
     """Return a planner that has decided pinned Vars, striped Vars and tilings by the formulas, but for ``choices``.
 
     Raise CompileError if local memory or the accumulators are too small, and for choices that do not fit."""
-    planner = Planner(layers, consts, arch, choices)
+    planner = Planner(layers, consts, arch, choices, search)
     free = [life for life in lives if not life.fixed]
     for life in each(free):
         planner.try_resident(life)

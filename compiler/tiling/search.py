@@ -77,11 +77,18 @@ class Search:
         self._tilings: dict[tuple[Hashable, int], Tilings] = {}
         self._ranked: dict[tuple[Hashable, int], Ranked] = {}
         self._forms: dict[Hashable, int] = {}
+        self._shapes: dict[tuple[int, int, int], LayerShape] = {}  # by the identities of what the shape then keeps
 
     def shape(self, layer: Layer, consts: LayerConsts, arch: Arch, share: Box | None = None) -> LayerShape:
         """Return the shape of a layer, or of a core's share of it, with no tensor in local memory."""
+        key = id(layer), id(consts), id(arch)
+        if share is None and key in self._shapes:
+            return self._shapes[key]
         shape = LayerShape(layer, consts, arch, frozenset(), arch.local_depth, share=share)
-        return replace(shape, form=self._forms.setdefault(shape.structure, len(self._forms)))
+        found = replace(shape, form=self._forms.setdefault(shape.structure, len(self._forms)))
+        if share is None:
+            self._shapes[key] = found
+        return found
 
     def plan(self, shape: LayerShape) -> Plan | None:
         """Return the cheapest tiling of a layer, or None if none fits.

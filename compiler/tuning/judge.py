@@ -139,7 +139,7 @@ class Judge:
             problem = self.problem
             try:
                 self._places[choices.key] = plan_memory(problem.lives, problem.layers, problem.consts, problem.arch,
-                                                        choices)
+                                                        choices, self.search)
             except CompileError:
                 self._places[choices.key] = None
         return self._places[choices.key]

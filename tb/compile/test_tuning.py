@@ -23,7 +23,7 @@ from weft.compiler.choices import FORMULA, Choices, for_memory, read_choices, wr
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
-from weft.compiler.memory.plan import MemoryPlan
+from weft.compiler.memory.plan import MemoryPlan, plan_memory
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.quantize.consts import Consts
@@ -363,3 +363,15 @@ def test_what_costs_cycles_is_estimated_no_further(problem: Problem) -> None:
     lost, gained = other.local(FORMULA, slow), other.local(slow, FORMULA)
     assert lost is not None and lost.saved < 0
     assert gained is not None and gained.saved == after.cycles - before.cycles
+
+
+def test_places_of_tensors_cost_the_same_candidates_once(problem: Problem) -> None:
+    """A judge's memory maps are those that each would be by itself."""
+    own = Judge(problem)
+    assert own.layout(FORMULA) is not None
+    known = own.search.costed
+    for copy in (True, False):
+        choices = replace(FORMULA, copy=copy)
+        layout = own.layout(choices)
+        assert layout == plan_memory(problem.lives, problem.layers, problem.consts, problem.arch, choices)
+    assert own.search.costed == known
