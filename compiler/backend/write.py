@@ -106,7 +106,7 @@ def _program(products: Products, folder: Path, name: str) -> TModel:
     code, *others = _codes(products)
     rows = _layer_rows(products)
     files = {kind: f"{name}.{kind}" for kind in ("tdata", "tprog")}
-    constants = consts.vectors.astype(arch.number.storage_dtype).tobytes()
+    constants = consts.vectors.astype(arch.number.storage_dtype, copy=False).tobytes()
     model = TModel(
         name=name, folder=folder, arch=arch, program_file=files["tprog"],
         const_files=_const_files(consts, layout, files["tdata"]),

@@ -6,7 +6,6 @@ requantizer lie in blocks of their own."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -107,13 +106,18 @@ class _Store:
         self.dtype = arch.number.storage_dtype
         self.chunks = [np.zeros((0, arch.array_size), self.dtype)]
         self.size = 0
-        self.bases: dict[bytes, int] = {}
+        self.known: dict[tuple[int, int, bytes], list[tuple[np.ndarray, int]]] = {}
+        """Size, sum and some vectors of chunks -> those chunks, and their addresses; no digest is as soon there."""
 
     def place(self, parts: Sequence[np.ndarray]) -> int:
         """Return the address of these vectors [n, lanes], one part after another; store them if they are new."""
         chunk = np.concatenate([self.chunks[0], *parts], dtype=self.dtype, casting="unsafe")
-        base = self.bases.setdefault(hashlib.sha256(chunk.data).digest(), self.size) if len(chunk) else self.size
+        if not len(chunk):
+            return self.size
+        alike = self.known.setdefault((len(chunk), int(chunk.sum()), chunk[[0, len(chunk) // 2, -1]].tobytes()), [])
+        base = next((base for other, base in alike if np.array_equal(other, chunk)), self.size)
         if base == self.size:
+            alike.append((chunk, base))
             self.chunks.append(chunk)
             self.size += len(chunk)
         return base
