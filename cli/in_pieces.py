@@ -10,10 +10,6 @@ from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError, explain
 
 AUTO = "auto"
-A_PROCESSOR = 2
-"""The pieces for each processor that ``auto`` makes, so that all end at about the same time.
-
-Each piece costs the start of a simulator, and loads and saves all of local memory."""
 MOST = 1000
 """The most pieces."""
 
@@ -28,7 +24,7 @@ def piece_count(pieces: str | None, others: dict[str, bool]) -> int:
         raise WeftError(explain("--pieces", f"{option} beside it", "a whole program for it, or pieces without it",
                                 "leave out one of both; pieces are always compared with golden"))
     if pieces == AUTO:
-        return A_PROCESSOR * processors()
+        return processors()
     if not pieces.isascii() or not pieces.isdigit() or not 1 <= int(pieces[:9]) <= MOST:
         raise WeftError(explain("--pieces", pieces, f"auto, or a number from 1 to {MOST}", "give --pieces auto"))
     return int(pieces)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from weft.golden.decode import (
@@ -64,8 +64,8 @@ class Checker:
         self.isa, self.arch = isa, isa.arch
         self.decoder = decoder
         self.depths = {memory: getattr(isa.arch, f"{memory}_depth") for memory in RANGE_CAUSES}
-        self.legal_flags = {opcode: isa.legal_flags(opcode) for opcode in isa.opcodes()}
-        self.reserved = {opcode: self._reserved_bits(opcode) for opcode in isa.opcodes()}
+        self.legal_flags = {int(opcode): isa.legal_flags(opcode) for opcode in isa.opcodes()}
+        self.reserved = {int(opcode): self._reserved_bits(opcode) for opcode in isa.opcodes()}
 
     def _reserved_bits(self, opcode: Opcode) -> tuple[int, ...]:
         """Return, for each operand, the bits that must be zero."""
@@ -78,62 +78,59 @@ class Checker:
         """Return the decoded instruction if it is legal, else the cause.
 
         ``iterations``: of the loop whose body it belongs to, None outside of one."""
-        if instruction.opcode not in self.legal_flags:
+        opcode, flags = instruction.opcode, self.legal_flags.get(instruction.opcode)
+        if flags is None:
             return Cause.OPCODE
-        opcode = Opcode(instruction.opcode)
         in_body = iterations is not None
-        if instruction.flags not in self.legal_flags[opcode] and not (in_body and opcode is Opcode.SIMD):
+        if instruction.flags not in flags and not (in_body and opcode == Opcode.SIMD):
             return Cause.FLAGS
         bits0, bits1, bits2 = self.reserved[opcode]
         if bits0 & instruction.operand0 or bits1 & instruction.operand1 or bits2 & instruction.operand2:
             return Cause.RESERVED_BITS
         operation = self.decoder.decode(instruction)
         if isinstance(operation, Simd):
-            cause = min(self.simd(operation, iterations or 1), default=Cause.NONE)
+            causes = self.simd(operation, iterations or 1)
         else:
-            causes = [*CHECK[type(operation)](self, operation), *([Cause.LOOP_BODY] if in_body else [])]
-            cause = min(causes, default=Cause.NONE)
-        return cause or operation
+            causes = CHECK[type(operation)](self, operation) + ([Cause.LOOP_BODY] if in_body else [])
+        return min(causes) if causes else operation
 
     # -- one function per instruction: every cause that applies ----------------------------------------------------
-    def no_op(self, operation: NoOp) -> Iterator[Cause]:
-        """Yield the causes against a NoOp: none."""
-        yield from ()
+    def no_op(self, operation: NoOp) -> list[Cause]:
+        """Return the causes against a NoOp: none."""
+        return []
 
-    def walk(self, memory: str, walk: Walk | None) -> Iterator[Cause]:
-        """Yield the cause if a walk leaves its memory."""
-        if walk is not None and walk.last >= self.depths[memory]:
-            yield RANGE_CAUSES[memory]
+    def walk(self, memory: str, walk: Walk | None) -> list[Cause]:
+        """Return the cause if a walk leaves its memory."""
+        return [RANGE_CAUSES[memory]] if walk is not None and walk.last >= self.depths[memory] else []
 
-    def mat_mul(self, operation: MatMul | Depthwise) -> Iterator[Cause]:
-        """Yield the causes against a MatMul."""
-        yield from self.walk("local", operation.local)
-        yield from self.walk("accumulator", operation.accumulator)
+    def mat_mul(self, operation: MatMul | Depthwise) -> list[Cause]:
+        """Return the causes against a MatMul."""
+        return self.walk("local", operation.local) + self.walk("accumulator", operation.accumulator)
 
-    def depthwise(self, operation: Depthwise) -> Iterator[Cause]:
-        """Yield the causes against a depthwise MatMul: each of its rows of taps has a walk of its own."""
-        yield from self.mat_mul(operation)
-        for row in operation.rows:
-            yield from self.walk("local", operation.met(row))
+    def depthwise(self, operation: Depthwise) -> list[Cause]:
+        """Return the causes against a depthwise MatMul: each of its rows of taps has a walk of its own."""
+        met = [self.walk("local", operation.met(row)) for row in operation.rows]
+        return sum(met, self.mat_mul(operation))
 
-    def data_move(self, operation: DataMove) -> Iterator[Cause]:
-        """Yield the causes against a DataMove."""
-        yield from self.walk("local", operation.local)
-        yield from self.walk(operation.flow.far_memory, operation.far)
+    def data_move(self, operation: DataMove) -> list[Cause]:
+        """Return the causes against a DataMove."""
+        return self.walk("local", operation.local) + self.walk(operation.flow.far_memory, operation.far)
 
-    def load_weight(self, operation: LoadWeight) -> Iterator[Cause]:
-        """Yield the causes against a LoadWeight."""
-        yield from self.walk("local", operation.local)
+    def load_weight(self, operation: LoadWeight) -> list[Cause]:
+        """Return the causes against a LoadWeight."""
+        return self.walk("local", operation.local)
 
-    def simd(self, operation: Simd, iterations: int) -> Iterator[Cause]:
-        """Yield the causes against a SIMD instruction; addresses count up to the last of ``iterations``."""
+    def simd(self, operation: Simd, iterations: int) -> list[Cause]:
+        """Return the causes against a SIMD instruction; addresses count up to the last of ``iterations``."""
+        causes = []
         for address, stride in ((operation.read, operation.read_stride), (operation.write, operation.write_stride)):
             if address is not None:
-                yield from self.walk("accumulator", Walk(address, iterations, stride))
+                causes += self.walk("accumulator", Walk(address, iterations, stride))
         if operation.opcode not in SIMD_OPCODES:
-            yield Cause.SIMD_OPCODE
+            causes.append(Cause.SIMD_OPCODE)
         elif self._highest_register(operation) > self.arch.simd_registers_depth:
-            yield Cause.SIMD_REGISTER
+            causes.append(Cause.SIMD_REGISTER)
+        return causes
 
     def _highest_register(self, operation: Simd) -> int:
         """Return the highest register that a SIMD instruction reads or writes."""
@@ -142,44 +139,40 @@ class Checker:
         written = operation.destination + (self.arch.lut_count if opcode is SimdOpcode.LOOKUP else 0)
         return max(written, *read, 0)
 
-    def load_lut(self, operation: LoadLut) -> Iterator[Cause]:
-        """Yield the causes against a LoadLUT."""
-        yield from self.walk("local", operation.local)
-        if operation.table > self.arch.lut_count:
-            yield Cause.LUT_TABLE
+    def load_lut(self, operation: LoadLut) -> list[Cause]:
+        """Return the causes against a LoadLUT."""
+        table = [Cause.LUT_TABLE] if operation.table > self.arch.lut_count else []
+        return self.walk("local", operation.local) + table
 
-    def load_scale(self, operation: LoadScale) -> Iterator[Cause]:
-        """Yield the causes against a LoadScale."""
-        yield from self.walk("local", operation.local)
+    def load_scale(self, operation: LoadScale) -> list[Cause]:
+        """Return the causes against a LoadScale."""
+        return self.walk("local", operation.local)
 
-    def load_activation_table(self, operation: LoadActivationTable) -> Iterator[Cause]:
-        """Yield the causes against a LoadActivationTable."""
-        yield from self.walk("local", operation.local)
-        if not 1 <= operation.table <= self.arch.activation_tables:
-            yield Cause.LUT_TABLE
+    def load_activation_table(self, operation: LoadActivationTable) -> list[Cause]:
+        """Return the causes against a LoadActivationTable."""
+        table = [] if 1 <= operation.table <= self.arch.activation_tables else [Cause.LUT_TABLE]
+        return self.walk("local", operation.local) + table
 
-    def simd_loop(self, operation: SimdLoop) -> Iterator[Cause]:
-        """Yield the causes against a SIMD loop's header."""
-        if operation.body > self.arch.simd_loop_depth:
-            yield Cause.LOOP_BODY
+    def simd_loop(self, operation: SimdLoop) -> list[Cause]:
+        """Return the causes against a SIMD loop's header."""
+        return [Cause.LOOP_BODY] if operation.body > self.arch.simd_loop_depth else []
 
-    def repeat(self, operation: Repeat) -> Iterator[Cause]:
-        """Yield the cause against a Repeat that cannot be expanded."""
-        yield Cause.REPEAT
+    def repeat(self, operation: Repeat) -> list[Cause]:
+        """Return the cause against a Repeat that cannot be expanded."""
+        return [Cause.REPEAT]
 
-    def signal(self, operation: Signal) -> Iterator[Cause]:
-        """Yield the causes against a Signal."""
-        yield from self.walk(operation.memory, operation.far)
+    def signal(self, operation: Signal) -> list[Cause]:
+        """Return the causes against a Signal."""
         most = (1 << COUNT_WIDTH if operation.waits else 1 << self.arch.cores) - 1
-        if operation.counter >= self.arch.sync_counters or operation.above > most:
-            yield Cause.SIGNAL
+        beyond = operation.counter >= self.arch.sync_counters or operation.above > most
+        return self.walk(operation.memory, operation.far) + ([Cause.SIGNAL] if beyond else [])
 
-    def configure(self, operation: Configure) -> Iterator[Cause]:
-        """Yield the causes against a Configure."""
+    def configure(self, operation: Configure) -> list[Cause]:
+        """Return the causes against a Configure."""
         if operation.register not in self.isa.registers:
-            yield Cause.REGISTER
-        elif illegal_register_value(self.arch, Register(operation.register), operation.value):
-            yield Cause.REGISTER_VALUE
+            return [Cause.REGISTER]
+        illegal = illegal_register_value(self.arch, Register(operation.register), operation.value)
+        return [Cause.REGISTER_VALUE] if illegal else []
 
     # -- texts -----------------------------------------------------------------------------------------------------
     def allowed(self, cause: Cause) -> str:
@@ -208,7 +201,7 @@ class Checker:
 
 SIMD_OPCODES = {int(opcode): opcode for opcode in SimdOpcode}
 
-CHECK: dict[type, Callable[[Checker, Any], Iterator[Cause]]] = {
+CHECK: dict[type, Callable[[Checker, Any], list[Cause]]] = {
     NoOp: Checker.no_op,
     MatMul: Checker.mat_mul,
     Depthwise: Checker.depthwise,

@@ -154,7 +154,7 @@ class Decoder:
         """Return an instruction decoded.
 
         Its opcode, flags and reserved bits must be legal; addresses and numbers need not be."""
-        return DECODE[Opcode(instruction.opcode)](self, instruction)
+        return DECODE[instruction.opcode](self, instruction)
 
     def walk(self, instruction: Instruction, field: str, size: int, rows: int = 1, pitch: int = 0) -> Walk:
         """Return the walk from the address in ``field``: ``size`` vectors along its stride, in ``rows`` rows."""
@@ -230,7 +230,7 @@ class Decoder:
         return Configure(instruction.raw("register"), instruction.raw("value"))
 
 
-DECODE: dict[Opcode, Callable[[Decoder, Instruction], DecodedInstruction]] = {
+DECODE: dict[int, Callable[[Decoder, Instruction], DecodedInstruction]] = {
     Opcode.NO_OP: lambda decoder, instruction: NoOp(),
     Opcode.MAT_MUL: Decoder.mat_mul,
     Opcode.DATA_MOVE: Decoder.data_move,

@@ -8,7 +8,7 @@ golden machine would show otherwise. The rest of the state comes from a block of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,13 +29,17 @@ Share = Callable[[bytes, np.ndarray], np.ndarray]
 
 It is given the program, and the number of the part of each instruction, from 0 on."""
 
+LATER_PIECE = 0.8
+"""The cycles of a piece per cycle of the one before it, for it begins when golden has run that one, a sixth of its
+time later. So all end together."""
+
 UNSEEN = {Register.TIMEOUT, Register.TRACEPOINT, Register.PROGRAM_COUNTER, Register.SAMPLE_INTERVAL}
 """Registers that say nothing of what a program computes; pieces leave them as they are."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The instructions of some layers as a program that begins with registers as after reset.
+    """Some instructions of a program as a program that begins with registers as after reset.
 
     ``origins`` [instructions]: the number of each one in the whole program; a Configure that was added has that of the
     instruction that needs it."""
@@ -44,18 +48,38 @@ class Piece:
     origins: np.ndarray
 
 
-def cut(program: bytes, stages: np.ndarray, arch: Arch) -> list[Piece]:
-    """Return the pieces of a program, by the piece that each of its instructions belongs to.
+class Pieces:
+    """A program that can be cut: its instructions but the Configures, and what registers hold at each.
 
-    ``stages`` [instructions, Repeats expanded]: the number of the piece, from 0 on; that of a Configure does not
-    count."""
-    isa = Isa(arch)
-    words = isa.split(program)
-    places = np.flatnonzero(words[0] != Opcode.CONFIGURE)
-    registers = [register for register in isa.registers if register not in UNSEEN]
-    values = np.stack([_values(words, register, isa)[places] for register in registers])
-    return [_piece(words, places[own], values[:, own], registers, isa)
-            for own in (np.flatnonzero(stages[places] == stage) for stage in range(int(stages.max()) + 1))]
+    ``stages`` [instructions, Repeats expanded]: the number of the piece of each instruction of the program, from 0 on;
+    that of a Configure does not count. ``works`` [instructions]: the opcodes that are left, ``stage``: their pieces."""
+
+    def __init__(self, program: bytes, stages: np.ndarray, arch: Arch) -> None:
+        self._isa = Isa(arch)
+        words = self._isa.split(program)
+        self._places = np.flatnonzero(words[0] != Opcode.CONFIGURE)
+        self._words = words[:, self._places]
+        self._registers = [register for register in self._isa.registers if register not in UNSEEN]
+        self._values = np.stack([_values(words, register, self._isa)[self._places] for register in self._registers])
+        self.works, self.stage = self._words[0], stages[self._places]
+        self.count = int(self.stage.max()) + 1
+
+    def piece(self, number: int) -> Piece:
+        """Return a piece of the program."""
+        return self.of(np.flatnonzero(self.stage == number))
+
+    def of(self, own: np.ndarray) -> Piece:
+        """Return the piece of some instructions, by their numbers in ``works``."""
+        reset = np.array([[self._isa.registers[register].reset] for register in self._registers], np.int64)
+        values = self._values[:, own]
+        which, before = np.nonzero(np.diff(values, axis=1, prepend=reset))
+        configures = np.zeros((5, len(which)), np.uint64)
+        configures[0], configures[2] = Opcode.CONFIGURE, np.array(self._registers, np.uint64)[which]
+        configures[3] = values[which, before]
+        order = np.argsort(np.concatenate([before, np.arange(len(own))]), kind="stable")
+        together = np.concatenate([configures, self._words[:, own]], axis=1)[:, order]
+        origins = self._places[np.concatenate([own[before], own])[order]]
+        return Piece(self._isa.assemble_words(together), origins)
 
 
 def _values(words: np.ndarray, register: Register, isa: Isa) -> np.ndarray:
@@ -63,20 +87,6 @@ def _values(words: np.ndarray, register: Register, isa: Isa) -> np.ndarray:
     sets = np.flatnonzero((words[0] == Opcode.CONFIGURE) & (words[2] == register))
     raw = np.concatenate([[isa.registers[register].reset], words[3, sets].astype(np.int64)])
     return np.asarray(raw[np.searchsorted(sets, np.arange(words.shape[1]))])
-
-
-def _piece(words: np.ndarray, places: np.ndarray, values: np.ndarray, registers: Sequence[Register],
-           isa: Isa) -> Piece:
-    """Return the piece of the instructions at ``places``; ``values`` [registers, places]: what registers hold there."""
-    reset = np.array([[isa.registers[register].reset] for register in registers], np.int64)
-    which, before = np.nonzero(np.diff(values, axis=1, prepend=reset))
-    configures = np.zeros((5, len(which)), np.uint64)
-    configures[0], configures[2] = Opcode.CONFIGURE, np.array(registers, np.uint64)[which]
-    configures[3] = values[which, before]
-    order = np.argsort(np.concatenate([before, np.arange(len(places))]), kind="stable")
-    together = np.concatenate([configures, words[:, places]], axis=1)[:, order]
-    origins = np.concatenate([places[before], places])[order]
-    return Piece(isa.assemble_words(together), origins)
 
 
 @dataclass(frozen=True)
@@ -161,9 +171,8 @@ def _loads(state: Machine, isa: Isa) -> list[tuple[np.ndarray, list[Instruction]
 def stages_of(program: bytes, model: TModel, pieces: int, arch: Arch, share: Share) -> np.ndarray:
     """Return the piece of each instruction of the program of one image or several: at most ``pieces``.
 
-    The first piece takes nearly twice as many cycles as the last, by ``share`` of each layer, so that processors
-    that take one after another end together. All are one piece where the model does not know the layers of its
-    instructions, or if it is another program."""
+    Each piece takes ``LATER_PIECE`` of the cycles of the one before, by ``share`` of each layer. All are one piece
+    where the model does not know the layers of its instructions, or if it is another program."""
     isa = Isa(arch)
     works, own_works = (isa.split(each)[0] != Opcode.CONFIGURE for each in (program, model.program))
     stages = np.zeros(len(works), np.int64)
@@ -177,7 +186,7 @@ def stages_of(program: bytes, model: TModel, pieces: int, arch: Arch, share: Sha
     parts[own_works] = layers
     cycles = np.tile(share(model.program, parts), images)
     middles = (np.cumsum(cycles) - cycles / 2) / cycles.sum()
-    shares = np.cumsum(np.arange(2 * pieces, pieces, -1))
+    shares = np.cumsum(LATER_PIECE ** np.arange(pieces))
     piece = np.searchsorted(shares / shares[-1], middles)[(np.arange(images)[:, None] * len(there) + layers).ravel()]
     stages[works] = np.unique(piece, return_inverse=True)[1]
     return stages

@@ -20,8 +20,9 @@ from weft.hw.contract.isa import Isa
 from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.registers import Register
 from weft.runtime.compare import compare
+from weft.runtime.cutting import cutting_cycles
 from weft.runtime.devices import RTL, Done, Golden, Local, Progress, no_progress, simulated
-from weft.runtime.pieces import Estimate, Frame, Piece, Share, cut, stages_of
+from weft.runtime.pieces import Estimate, Frame, Piece, Pieces, Share, stages_of
 from weft.support.errors import Mismatch
 from weft.tmodel.manifest import TModel
 
@@ -49,8 +50,8 @@ class Piecewise(Local):
     """The Verilog under Verilator, a program of ``model`` in up to ``pieces`` pieces, ``processes`` side by side.
 
     Every word of DRAM and of local memory must be golden's at each border. ``share`` says how many cycles layers take.
-    ``estimate`` joins cycles: those of the pieces, less what the estimator says that cutting costs, which is exact
-    where it agrees with every piece."""
+    ``estimate`` joins cycles: those of the pieces, less what the estimator says of the instructions near each border
+    that cutting costs (:mod:`~weft.runtime.cutting`)."""
 
     name = RTL
 
@@ -73,29 +74,27 @@ class Piecewise(Local):
         from weft.simulate.rtl import build_rtl
 
         simulated(lambda: build_rtl(self.arch, stage=lambda stage: progress(stage, 0, 0)))
-        pieces = cut(program, stages_of(program, self.model, self.pieces, self.arch, self.share), self.arch)
+        pieces = Pieces(program, stages_of(program, self.model, self.pieces, self.arch, self.share), self.arch)
         frame = Frame(self.arch, self._free_block(program))
         saturated: Counter[int] = Counter()
         with ThreadPoolExecutor(self.processes) as pool:
             jobs: list[Future[_Simulated]] = []
             ends: list[Future[_Border]] = []
-            programs: list[bytes] = []
             try:
-                for number, piece in enumerate(pieces, 1):
-                    progress("simulating pieces", number, len(pieces))
-                    before, read = frame.before(state)
+                for number in range(pieces.count):
+                    progress("simulating pieces", number + 1, pieces.count)
+                    piece, (before, read) = pieces.piece(number), frame.before(state)
                     begin = {name: _twin(self.arch, dram) for name, dram in state.drams.items()}
                     for block, vectors in read:
                         begin["dram0"].write(0, vectors, block)
-                    programs.append(before + piece.program + frame.behind())
                     ends.append(Future())
-                    jobs.append(pool.submit(self._simulate, programs[-1], begin, ends[-1], frame,
-                                            f"{number} of {len(pieces)}"))
+                    jobs.append(pool.submit(self._simulate, before + piece.program + frame.behind(), begin, ends[-1],
+                                            frame, f"{number + 1} of {pieces.count}"))
                     saturated += _on_golden(state, piece)
                     ends[-1].set_result(_Border({name: _twin(self.arch, dram) for name, dram in state.drams.items()},
                                                 state.local.copy()))
                 # while pieces are simulated, so that nothing is left to do behind the last one
-                cutting = sum(map(self.estimate, programs)) - self.estimate(program)
+                cutting = cutting_cycles(pieces, before, frame.behind(), self.estimate)
                 found = [job.result() for job in jobs]
             except BaseException:
                 for border in ends:

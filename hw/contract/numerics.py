@@ -177,6 +177,6 @@ def multiply_exact(activations: np.ndarray, weights: np.ndarray, width: int) -> 
     beyond 63 bits."""
     bits = 2 * width - 1 + max(weights.shape[0], 1).bit_length()
     if bits <= 53:
-        return np.rint(activations.astype(np.float64) @ weights.astype(np.float64)).astype(np.int64)
+        return (activations.astype(np.float64) @ weights.astype(np.float64)).astype(np.int64)
     dtype = integer_dtype(bits)
     return activations.astype(dtype) @ weights.astype(dtype)
