@@ -18,13 +18,14 @@ import msgspec
 
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.stages import Load
 from weft.compiler.tiling.candidates import Tiling
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import DramModel, LiteDram
 from weft.support.outputs import Kind, write_text
 from weft.support.strict_json import read_object
 
-VERSION = 1
+VERSION = 2
 """The version of the file's form."""
 
 KIND = Kind.of_head("choices that --tune wrote", r'\{\n "choices": \d')
@@ -35,6 +36,9 @@ SUFFIX = ".choices.json"
 MOST_PACE = 64
 """The largest pace, in half cycles for a vector."""
 
+MOST_STRIPES = 64
+"""The most stripes that may be asked for."""
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -44,7 +48,8 @@ class Choices:
     ``copy``: whether DRAM0 holds all Consts too, None where the formula says. By layer number: ``tilings``, and
     ``paces`` and ``fetch_paces``, by which operations are put in order. A pace says for how many half cycles a vector
     through the SIMD unit counts, a fetch pace the same of a beat of a DRAM. ``fetch_pace``: the fetch pace of layers
-    that ``fetch_paces`` does not name."""
+    that ``fetch_paces`` does not name. ``stripes``, by the number of a layer that loads a tensor for the SIMD unit: the
+    fewest stripes in which it runs together with layers before it, where these fit; with 0 it runs alone."""
 
     residents: Mapping[str, bool] = field(default_factory=dict)
     spread: Mapping[str, bool] = field(default_factory=dict)
@@ -53,6 +58,7 @@ class Choices:
     paces: Mapping[int, int] = field(default_factory=dict)
     fetch_paces: Mapping[int, int] = field(default_factory=dict)
     fetch_pace: int | None = None
+    stripes: Mapping[int, int] = field(default_factory=dict)
     layers: str = ""
     """Digest of the layers and the machine that these are for; none where they fit all."""
 
@@ -64,6 +70,7 @@ class Choices:
                             spread={**found.spread, **other.spread}, tilings={**found.tilings, **other.tilings},
                             paces={**found.paces, **other.paces},
                             fetch_paces={**found.fetch_paces, **other.fetch_paces},
+                            stripes={**found.stripes, **other.stripes},
                             fetch_pace=found.fetch_pace if other.fetch_pace is None else other.fetch_pace,
                             copy=found.copy if other.copy is None else other.copy)
         return found
@@ -73,7 +80,8 @@ class Choices:
         return Choices(_beyond(self.residents, base.residents), _beyond(self.spread, base.spread),
                        self.copy if self.copy != base.copy else None, _beyond(self.tilings, base.tilings),
                        _beyond(self.paces, base.paces), _beyond(self.fetch_paces, base.fetch_paces),
-                       self.fetch_pace if self.fetch_pace != base.fetch_pace else None)
+                       self.fetch_pace if self.fetch_pace != base.fetch_pace else None,
+                       _beyond(self.stripes, base.stripes))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, sorted, so that equal choices are equal text."""
@@ -119,7 +127,7 @@ def check_choices(choices: Choices, layers: Layers, arch: Arch) -> None:
     if choices.layers and choices.layers != digest_of(layers, arch):
         raise refuse("choices", "those of another network, machine or version of the compiler",
                      "choices for just these layers on this machine", AGAIN)
-    numbers = [*choices.tilings, *choices.paces, *choices.fetch_paces]
+    numbers = [*choices.tilings, *choices.paces, *choices.fetch_paces, *choices.stripes]
     beyond = [number for number in numbers if not 0 <= number < len(layers)]
     if beyond:
         raise refuse("choices", f"layer {beyond[0]}", f"layers 0 to {len(layers) - 1}", AGAIN)
@@ -127,6 +135,10 @@ def check_choices(choices: Choices, layers: Layers, arch: Arch) -> None:
              *(() if choices.fetch_pace is None else (choices.fetch_pace,))]
     if any(not 1 <= pace <= MOST_PACE for pace in paces):
         raise refuse("choices", f"a pace of {max(paces, key=abs)}", f"1 to {MOST_PACE}", AGAIN)
+    for number, fewest in choices.stripes.items():
+        if not isinstance(layers[number].core, Load) or not 0 <= fewest <= MOST_STRIPES:
+            raise refuse("choices", f"{fewest} stripes of layer {number}, {layers[number].name!r}",
+                         f"0 to {MOST_STRIPES} of a layer that loads a tensor for the SIMD unit", AGAIN)
     known = {var.root for layer in layers for var in (*layer.inputs, *layer.outputs)}
     for name in (*choices.residents, *choices.spread):
         if name not in known:

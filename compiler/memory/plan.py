@@ -147,7 +147,7 @@ def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Con
     plans, beside = shares(planner.shapes, planner.plans, arch, choices.tilings)
     striped = Stripes(planner.shapes, plans, local_needs(planner.shapes, plans, beside), planner.local, planner.dram1,
                       [planner.consts], planner.search)
-    striped.choose({*choices.tilings, *beside, *(number - 1 for number in beside)})
+    striped.choose({*choices.tilings, *beside, *(number - 1 for number in beside)}, choices.stripes)
     variables = place_variables(extended(lives, striped.firsts), striped.local, striped.dram1, arch)
     copy = _copy_of_consts(planner, variables.values(), choices.copy)
     layout = MemoryPlan(variables, striped.dram1, striped.local, tuple(striped.shapes), tuple(striped.plans), copy,

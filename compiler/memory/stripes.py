@@ -16,7 +16,7 @@ from weft.compiler.tiling.search import Plan, Search
 from weft.compiler.tiling.shape import LayerShape
 
 FEWEST = 3
-"""The fewest stripes of rows that a layer must have."""
+"""The fewest stripes of rows that a layer must have, unless choices say otherwise."""
 
 DEAREST = 1.05
 """The most that a tiling in stripes may cost of what the cheapest does."""
@@ -42,12 +42,16 @@ class Stripes:
     search: Search
     firsts: dict[int, int] = field(default_factory=dict)
 
-    def choose(self, apart: Collection[int]) -> None:
-        """Put layers in stripes where they fit; those in ``apart`` run alone or beside others."""
+    def choose(self, apart: Collection[int], chosen: Mapping[int, int]) -> None:
+        """Put layers in stripes where they fit; those in ``apart`` run alone or beside others.
+
+        ``chosen``: by number, the fewest stripes of a layer that loads, 0 if it is to run alone."""
         for number, shape in enumerate(self.shapes):
-            if shape.loads and number not in apart and simd_cycles(shape.layer, shape.arch.array_size) >= LEAST:
+            by_work = FEWEST if simd_cycles(shape.layer, shape.arch.array_size) >= LEAST else 0
+            fewest = chosen.get(number, by_work)
+            if shape.loads and number not in apart and fewest:
                 first = self._first(number, apart)
-                while first < number and not self._taken(range(first, number + 1)):
+                while first < number and not self._taken(range(first, number + 1), fewest):
                     first += 1
 
     def _first(self, last: int, apart: Collection[int]) -> int:
@@ -62,8 +66,8 @@ class Stripes:
             first, tables = first - 1, tables or layer.function is not None
         return first
 
-    def _taken(self, numbers: range) -> bool:
-        """Put some layers in stripes if their buffers and Vars find room beside each other."""
+    def _taken(self, numbers: range, fewest: int) -> bool:
+        """Put some layers in at least ``fewest`` stripes if their buffers and Vars find room beside each other."""
         arch, first, last = self.shapes[0].arch, numbers[0], numbers[-1]
         local = _apart(_mirrored(self.local, arch.local_depth), (), first, last)
         dram1 = _apart(self.dram1, self.fixed, first, last)
@@ -73,7 +77,7 @@ class Stripes:
                                if number < len(self.needs))}
         floors = {number: min((place.base for place in local.values() if place.meets(number, number)),
                               default=arch.local_depth) for number in touched}
-        plans = self._plans(numbers, min(floors[number] for number in numbers))
+        plans = self._plans(numbers, fewest, min(floors[number] for number in numbers))
         if plans is None:
             return False
         needs = [*self.needs]
@@ -87,25 +91,25 @@ class Stripes:
         self.firsts |= dict.fromkeys(numbers[1:], first)
         return True
 
-    def _plans(self, numbers: range, room: int) -> list[Plan] | None:
+    def _plans(self, numbers: range, fewest: int, room: int) -> list[Plan] | None:
         """Return plans in stripes for some layers that take at most ``room`` vectors of local memory; None if none fit.
 
         The last layer runs beside the others, so it may cost as much as they do. The layer that needs most gives way to
         the others."""
-        found = [self._plan(numbers, number, room) for number in numbers]
+        found = [self._plan(numbers, number, fewest, room) for number in numbers]
         plans = [plan for plan in found if plan is not None]
         needs = [plan.need.local_total for plan in plans]
         if len(plans) == len(numbers) and sum(needs) > room:
             largest = needs.index(max(needs))
-            smaller = self._plan(numbers, numbers[largest], room - sum(needs) + needs[largest])
+            smaller = self._plan(numbers, numbers[largest], fewest, room - sum(needs) + needs[largest])
             plans[largest:largest + 1] = [] if smaller is None else [smaller]
         return plans if len(plans) == len(numbers) else None
 
-    def _plan(self, numbers: range, number: int, room: int) -> Plan | None:
+    def _plan(self, numbers: range, number: int, fewest: int, room: int) -> Plan | None:
         """Return the plan of one of some layers in stripes, given ``room`` vectors of local memory, or None."""
         shape = self.shapes[number]
         others = sum(self.plans[other].cost for other in numbers[:-1]) if number == numbers[-1] else 0
-        return self.search.in_stripes(replace(shape, scratch=room), shape.layer.output.height // FEWEST,
+        return self.search.in_stripes(replace(shape, scratch=room), shape.layer.output.height // fewest,
                                       shape.arch.accumulator_depth // len(numbers),
                                       max(DEAREST * self.plans[number].cost, others))
 

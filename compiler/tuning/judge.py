@@ -188,10 +188,10 @@ def _of_window(layout: MemoryPlan, choices: Choices, first: int, end: int) -> tu
 
 
 def _of_layer(layout: MemoryPlan, choices: Choices, number: int) -> Hashable:
-    """Return all that decides how a layer runs: its tiling, the places of its tensors, its pace."""
+    """Return all that decides how a layer runs: its tiling, with which in stripes, where its tensors are, its pace."""
     shape = layout.shapes[number]
     fetch = choices.fetch_paces.get(number, choices.fetch_pace)
-    return shape.streams, layout.plans[number].tiling, choices.paces.get(number), fetch
+    return shape.streams, layout.plans[number].tiling, layout.stripes.get(number), choices.paces.get(number), fetch
 
 
 # -- in a process of its own -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from weft.compiler.choices import Choices
 from weft.compiler.layers.var import Var
 from weft.compiler.memory.plan import MemoryPlan
+from weft.compiler.memory.stripes import FEWEST, MOST
 from weft.compiler.scheduler.interleave import SIMD_CYCLES
 from weft.compiler.tiling.search import Search
 
@@ -21,6 +22,9 @@ DEAREST = 1.3
 
 PACES = (1, 2, 3, 5, 6, 8, 12)
 """Half cycles for a vector through the SIMD unit that are tried."""
+
+STRIPES = (0, 2, 3, 4, 6)
+"""The fewest stripes that are tried; 0: alone."""
 
 FETCH_PACES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 """Half cycles for a beat of a DRAM that are tried."""
@@ -36,9 +40,11 @@ class Neighbours:
     search: Search
 
     def openings(self) -> list[Choices]:
-        """Return the moves that concern all layers, to be judged first: their paces, and constants in both DRAMs."""
+        """Return the moves that concern all layers, to be judged first.
+
+        These are paces, constants in both DRAMs, and stripes for all layers that load."""
         layers = range(len(self.weights))
-        return [self._copied(), *(replace(self.choices, fetch_pace=pace) for pace in FETCH_PACES),
+        return [self._copied(), *self._striped(), *(replace(self.choices, fetch_pace=pace) for pace in FETCH_PACES),
                 *(replace(self.choices, paces=dict.fromkeys(layers, pace)) for pace in PACES)]
 
     def draw(self, chance: random.Random) -> Choices | None:
@@ -85,6 +91,21 @@ class Neighbours:
             return None
         return replace(self.choices, fetch_paces={**self.choices.fetch_paces, number: pace})
 
+    def stripes(self, number: int, chance: random.Random) -> Choices | None:
+        """Return other stripes of the next layer that loads, if it may run together with this one."""
+        last = next((other for other in self._loading() if number <= other < number + MOST), None)
+        fewest = chance.choice(STRIPES)
+        if last is None or fewest == self.choices.stripes.get(last):
+            return None
+        return replace(self.choices, stripes={**self.choices.stripes, last: fewest})
+
+    def _striped(self) -> list[Choices]:
+        loading = self._loading()
+        return [replace(self.choices, stripes=dict.fromkeys(loading, FEWEST))] if loading else []
+
+    def _loading(self) -> list[int]:
+        return [number for number, shape in enumerate(self.layout.shapes) if shape.loads]
+
     def _copied(self) -> Choices:
         return replace(self.choices, copy=self.layout.copy is None)
 
@@ -95,5 +116,5 @@ class Neighbours:
 
 MOVES: dict[Callable[[Neighbours, int, random.Random], Choices | None], float] = {
     Neighbours.tiling: 16, Neighbours.resident: 3, Neighbours.spread: 2, Neighbours.copy: 0.5, Neighbours.pace: 4,
-    Neighbours.fetch: 4}
+    Neighbours.fetch: 4, Neighbours.stripes: 3}
 """Move -> how often it is drawn, beside the others."""

@@ -21,7 +21,7 @@ from weft.compiler.memory.allocation import Allocation
 from weft.compiler.memory.plan import MemoryPlan, parse, plan_memory
 from weft.compiler.memory.stripes import Stripes
 from weft.compiler.memory.variables import live_ranges, place_variables
-from weft.compiler.pipeline import compile_model
+from weft.compiler.pipeline import Step, compile_model
 from weft.compiler.products import Products
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.scheduler.schedule import Schedule
@@ -98,6 +98,30 @@ def test_hardware_leaves_what_golden_leaves(name: str, tmp_path: Path, monkeypat
     result.comparison.insist()
 
 
+@pytest.mark.parametrize("fewest", [0, 2, 4, 9])
+def test_choices_say_how_many_stripes(fewest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a layer that has too little work by the formula, which runs alone; what it computes stays the same."""
+    monkeypatch.setattr(stripes, "LEAST", 1 << 30)
+    monkeypatch.setattr(stripes, "DEAREST", 10)
+    maker = ModelMaker((1, 8, 36, 16))
+    path = maker.save(tmp_path / "net.onnx", maker.node("Sigmoid", maker.conv("x", 8, 8, (1, 1))))
+    sample = maker.random.standard_normal((1, 8, 36, 16)).astype(np.float32)
+    assert not after_all_steps(path, TABLES, sample)[MemoryPlan].stripes
+    found: list[MemoryPlan] = []
+    checker = Checker()
+
+    def watch(step: Step, products: Products) -> None:
+        checker.after(step, products)
+        found.extend([products[MemoryPlan]] if step.name == "memory" else [])
+
+    compile_model(path, TABLES, tmp_path, calibration={"x": sample}, choices=[replace(FORMULA, stripes={1: fewest})],
+                  watch=watch)
+    heights = [plan.tiling.grain.rows for plan in found[0].plans]
+    assert found[0].stripes == ({1: 0} if fewest else {})
+    assert not fewest or max(heights) <= 36 // fewest
+    assert not [verdict.step for verdict in checker.verdicts if verdict.problem]
+
+
 def test_the_array_works_while_the_table_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     maker = ModelMaker((1, 8, 64, 16))
     made = maker.conv(maker.conv("x", 8, 8, (1, 1)), 8, 8, (1, 1))
@@ -161,7 +185,7 @@ def test_vars_of_layers_in_stripes_lie_apart(tmp_path: Path) -> None:
         shapes = [replace(shape, arch=shape.arch.replace(dram1_depth=depth)) for shape in layout.shapes]
         found = Stripes(shapes, [*layout.plans], [plan.need.local_total for plan in layout.plans], {}, places, [],
                         Search())
-        found.choose(())
+        found.choose((), {})
         assert found.firsts == ({1: 0} if moved else {})
         if moved:
             assert not found.dram1["x"].overlaps(found.dram1["y"])

@@ -256,7 +256,7 @@ TILING = {"grain": [1, 4, None], "outputs": 1, "inputs": 1, "taps": 1, "buffers"
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    (_set("choices", value=2), "choices file"),
+    (_set("choices", value=1), "choices file"),
     (_set("more", value=1), "more"),
     (_set("cycles", value=[1]), "choices file"),
     (_set("parts", value=[]), "choices file"),
@@ -284,6 +284,7 @@ def unbound(tuned: Tuned, **values: Any) -> Choices:
 
 @pytest.mark.parametrize(("values", "words"), [
     ({"paces": {99: 3}}, "layer 99"), ({"paces": {-1: 3}}, "layer -1"), ({"paces": {0: 0}}, "pace of 0"),
+    ({"stripes": {99: 3}}, "layer 99"), ({"stripes": {0: 3}}, "3 stripes of layer 0"),
     ({"residents": {"nothing": True}}, "tensor 'nothing'"), ({"spread": {"nothing": True}}, "tensor 'nothing'"),
 ])
 def test_choices_that_a_network_has_not_are_refused(network: Path, tuned: Tuned, tmp_path: Path,
