@@ -41,7 +41,7 @@ def tune_network(request: Request, arch: Arch, dram: DramModel, budget: Budget, 
     What an earlier search found for the same network, machine, memory, budget and compiler is taken as it is. Raise
     WeftError for everything that the user can mend."""
     _, made = run_parts(request, arch, last="consts")
-    problems = [_problem(request, products, dram) for products in made]
+    problems = [problem_of(request, products, dram) for products in made]
     file = cache_directory("tuning") / f"{search_digest(problems, budget)}.json"
     known = _known(file)
     if known is not None:
@@ -54,7 +54,8 @@ def tune_network(request: Request, arch: Arch, dram: DramModel, budget: Budget, 
     return whose
 
 
-def _problem(request: Request, products: Products, dram: DramModel) -> Problem:
+def problem_of(request: Request, products: Products, dram: DramModel) -> Problem:
+    """Return a part of a network, compiled as far as its constants, as a problem of the search."""
     layers = products[Layers]
     lives = live_ranges(products[Graph], layers, products[Arch], request.keep_tensors)
     return Problem(lives, layers, products[Consts], products[Numbers], products[Arch], dram)

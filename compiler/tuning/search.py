@@ -58,15 +58,16 @@ class Tuned:
     after: Whole
 
 
-def tune(problems: Sequence[Problem], budget: Budget, executor: Executor, progress: Progress) -> list[Tuned]:
+def tune(problems: Sequence[Problem], budget: Budget, executor: Executor, progress: Progress,
+         clock: Callable[[], float] = time.monotonic) -> list[Tuned]:
     """Search for choices for each part of a network; parts get of the budget what they take of its cycles.
 
-    The processes of ``executor`` know ``problems`` (:func:`judge.begin`)."""
+    The processes of ``executor`` know ``problems`` (:func:`judge.begin`). ``clock`` counts the budget's seconds."""
     waiting = [executor.submit(judge.whole, part, problem.formula) for part, problem in enumerate(problems)]
     known = [future.result() for future in waiting]
     before = [found for found in known if found is not None]
     total = sum(found.cycles for found in before)
-    return [_Search(part, problem, found, executor).run(budget.share(found.cycles / total), progress)
+    return [_Search(part, problem, found, executor).run(_Clock(budget.share(found.cycles / total), clock), progress)
             for part, (problem, found) in enumerate(zip(problems, before, strict=True))]
 
 
@@ -75,15 +76,19 @@ class _Clock:
     """A clock that tells how much of a budget is gone."""
 
     budget: Budget
+    now: Callable[[], float]
     steps: int = 0
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.now()
 
     def gone(self, reserve: float) -> float:
         """Return the share of it that is gone when ``reserve`` seconds more are."""
         if self.budget.steps is not None:
             return self.steps / max(self.budget.steps, 1)
         assert self.budget.seconds is not None
-        return (time.monotonic() - self.began + reserve) / max(self.budget.seconds, 1e-9)
+        return (self.now() - self.began + reserve) / max(self.budget.seconds, 1e-9)
 
 
 class _Search:
@@ -107,9 +112,9 @@ class _Search:
         """Return the best choices with all that was taken since."""
         return self.best.plus(*(what for _, what in self.taken))
 
-    def run(self, budget: Budget, progress: Progress) -> Tuned:
-        """Search round after round until the budget is gone."""
-        clock, chance = _Clock(budget), random.Random(budget.seed)
+    def run(self, clock: _Clock, progress: Progress) -> Tuned:
+        """Search round after round until the clock's budget is gone."""
+        budget, chance = clock.budget, random.Random(clock.budget.seed)
         while clock.gone(self.longest_check if self.taken else 0) < 1:
             progress(clock.gone(0), self.before.cycles, self.cycles.cycles)
             most = ROUND if budget.steps is None else min(ROUND, budget.steps - clock.steps)
@@ -120,9 +125,9 @@ class _Search:
             waiting = [self.executor.submit(judge.local, self.part, base, move) for move in moves]
             self._take(base, [(future.result(), move) for future, move in zip(waiting, moves, strict=True)])
             if self.taken and self.judged_layers >= len(self.problem.layers):
-                self._check()
+                self._check(clock)
         if self.taken:
-            self._check()
+            self._check(clock)
         return Tuned(self.best, self.before, self.cycles)
 
     def _moves(self, chance: random.Random, most: int) -> Iterator[Choices]:
@@ -172,9 +177,9 @@ class _Search:
                 self.taken.append((found.saved, what))
                 self.queue.extend(alike(what, layout))
 
-    def _check(self) -> None:
+    def _check(self, clock: _Clock) -> None:
         """Estimate the whole program with all that was taken, and with the half that promised most."""
-        began = time.monotonic()
+        began = clock.now()
         order = sorted(self.taken, key=lambda entry: -entry[0])
         tries = [order, order[:len(order) // 2]] if len(order) > 1 else [order]
         choices = [self.best.plus(*(what for _, what in each)) for each in tries]
@@ -184,7 +189,7 @@ class _Search:
             if found is not None and found.cycles < self.cycles.cycles:
                 self.best, self.cycles = each, found
         self.taken, self.judged_layers = [], 0
-        self.longest_check = max(self.longest_check, time.monotonic() - began)
+        self.longest_check = max(self.longest_check, clock.now() - began)
 
 
 def alike(move: Choices, layout: MemoryPlan) -> Iterator[Choices]:
