@@ -28,6 +28,7 @@ from weft.compiler.frontend.reader import must_run
 from weft.compiler.lowering.operators import check_bytes
 from weft.compiler.parameters import OWN_POINTS, POINTS, SCALES, Parameters, parameters_of
 from weft.compiler.partition import Part, Partition
+from weft.compiler.passes.canonicalise_slopes import canonicalise_slopes
 from weft.compiler.passes.canonicalise_variances import canonicalise_variances
 from weft.compiler.passes.dead_pixels import drop_unread_pixels
 from weft.compiler.passes.dead_taps import drop_dead_taps
@@ -63,6 +64,7 @@ STEPS: tuple[Step, ...] = (
     Step("nest_pools", nest_pools),
     Step("canonicalise_variances", canonicalise_variances, POINTS),
     # bytes have too few bits for squares in any form
+    Step("canonicalise_slopes", canonicalise_slopes),
     Step("turn_magnitudes", steps.magnitudes_turned, POINTS),       # squares have too few bits at one point
     Step("fold_kernels", steps.kernels_folded, POINTS),             # Fourier transforms
     Step("fuse_functions", fuse_functions, POINTS),

@@ -28,7 +28,7 @@ from weft.compiler.passes.fit_masks import fit_masks, mask_inputs
 from weft.compiler.passes.fold_forward import fold_forward
 from weft.compiler.passes.fold_kernels import fold_kernels
 from weft.compiler.passes.fuse_additions import fuse_additions
-from weft.compiler.passes.fuse_functions import fuse_byte_functions
+from weft.compiler.passes.fuse_functions import fuse_byte_functions, has_byte_tables
 from weft.compiler.passes.fuse_gates import fuse_gates
 from weft.compiler.passes.magnitudes import turn_magnitudes
 from weft.compiler.passes.normalise import normalise
@@ -157,7 +157,9 @@ def canonical(graph: Graph, arch: Arch) -> Graph:
 def _abilities(arch: Arch) -> dict[str, bool]:
     """Return the facts of a machine on which the canonical form depends."""
     in_bytes = arch.scheme.kind is SchemeKind.AFFINE
-    return {"in_bytes": in_bytes, "has_abs": not in_bytes and arch.simd_registers_depth > 0}
+    has_registers = arch.simd_registers_depth > 0
+    return {"in_bytes": in_bytes, "has_abs": not in_bytes and has_registers,
+            "has_slopes": has_byte_tables(arch) if in_bytes else has_registers or bool(arch.output_slope)}
 
 
 def channels_split(graph: Graph, arch: Arch) -> Graph:

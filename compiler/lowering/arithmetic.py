@@ -273,10 +273,12 @@ def relu(state: Rewrite, node: Node) -> None:
 
 
 def leaky_relu(state: Rewrite, node: Node) -> None:
-    """Lower LeakyRelu, max(x, slope * x); slopes that are not between 0 and 1 as PRelu."""
+    """Lower LeakyRelu, max(x, slope * x).
+
+    Slopes that are not between 0 and 1, and all where the machine has no such operation, are lowered as PRelu."""
     source, index = lie_as_they_are(state, node)
     slope = float(node.attributes.get("alpha", 0.01))
-    if 0 < slope < 1:
+    if 0 < slope < 1 and state.has_slopes:
         made = state.emit(node, "LeakyRelu", [source], {"alpha": slope}, state.shapes[source])
     else:
         made = _two_slopes(state, node, source, slope)

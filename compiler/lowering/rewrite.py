@@ -72,6 +72,8 @@ class Rewrite:
     """Whether tensors are of eight bits: too few for products that are still to be summed."""
     has_abs: bool = False
     """Whether the SIMD unit computes magnitudes, in numbers that keep their sign."""
+    has_slopes: bool = True
+    """Whether the machine computes leaky ReLUs."""
     held: dict[str, TensorView] = field(default_factory=dict)
     images: dict[str, tuple[str, np.ndarray | None]] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)

@@ -28,15 +28,16 @@ OPSET = 20
 
 
 def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None, *, in_bytes: bool = False,
-              has_abs: bool = False) -> Graph:
+              has_abs: bool = False, has_slopes: bool = True) -> Graph:
     """Return the graph in canonical form, for an array of ``lanes`` lanes.
 
-    ``in_bytes``: tensors are of eight bits. ``has_abs``: the SIMD unit computes magnitudes.
+    ``in_bytes``: tensors are of eight bits. ``has_abs``: the SIMD unit computes magnitudes. ``has_slopes``: it, or what
+    requantizes, computes leaky ReLUs.
 
     Raise CompileError for a node that the machine cannot compute. With ``refused`` such errors are added to that list
     instead, and the node's results are taken as inputs; the graph is then of no use."""
     rounds = any(node.op == FAKE_QUANTIZE for node in graph.nodes)
-    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes), in_bytes, has_abs)
+    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes), in_bytes, has_abs, has_slopes)
     consumers, ends = graph.consumers(), graph.output_tensors()
     for port in graph.inputs:
         hold_input(state, port, consumers, ends)
