@@ -21,7 +21,7 @@ from weft.compiler.lir_verifier import verify
 from weft.compiler.lowering.operators import check_bytes, check_supported
 from weft.compiler.lowering.quantize import as_ranges
 from weft.compiler.memory.plan import MemoryPlan, allocation_of_consts, plan_memory
-from weft.compiler.memory.variables import has_room, live_ranges
+from weft.compiler.memory.variables import has_room, live_ranges, need_room_for_ports
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
 from weft.compiler.partition import Part, Partition, partition_graph, whole
 from weft.compiler.passes.fit_masks import fit_masks, mask_inputs
@@ -222,7 +222,9 @@ def layers(request: Request, graph: Graph, quantization: Quantization, arch: Arc
 
     Where DRAM0 could lack room for what max pools of their own read, convolutions pool."""
     built = _arranged_layers(graph, quantization, arch)
-    if not has_room(live_ranges(graph, built, arch, request.keep_tensors), arch):
+    lives = live_ranges(graph, built, arch, request.keep_tensors)
+    if not has_room(lives, arch):
+        need_room_for_ports(lives, arch)  # before calibration runs on arrays of their size
         built = _arranged_layers(graph, quantization, arch, pools_alone=False)
     verify_layers(built, [port.tensor for port in graph.inputs])
     check_layers(built, graph.constants, arch)

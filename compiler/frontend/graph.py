@@ -71,7 +71,7 @@ class GraphPort:
     name: str
     shape: Shape
     tensor: str
-    order: tuple[int, ...] | None = None
+    order: np.ndarray | None = None
     packing: Packing | None = None
     type: str = FLOAT
     """numpy's name of the type in the model's file."""

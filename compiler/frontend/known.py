@@ -23,6 +23,9 @@ from weft.tmodel.onnx_runnable import ports_of, uninferred_shapes
 
 MOST_ROUNDS = 64
 
+MOST_PROPAGATED = 1 << 16
+"""The most elements of a list that onnx may compute while it infers shapes; each takes it some 70 bytes."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -101,6 +104,8 @@ def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     inferred = model
     _forget_open(model.graph)
     for propagate in (False, True):  # with data it computes them too, be they ever so many: so first without
+        if propagate and _joins_long_lists(inferred.graph):
+            break  # constants are folded in any case
         try:
             inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=propagate)
         except Exception as error:
@@ -113,6 +118,13 @@ def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
             value.CopyFrom(found.pop(value.name))
     inferred.graph.value_info.extend(found.values())
     return inferred
+
+
+def _joins_long_lists(graph: onnx.GraphProto) -> bool:
+    """Tell whether a Concat makes a list that is longer than onnx may compute."""
+    joined = {name for node in graph.node if node.op_type == "Concat" for name in node.output}
+    return any(len(shape) == 1 and shape[0] > MOST_PROPAGATED
+               for name, shape in _value_shapes(graph).items() if name in joined)
 
 
 def _forget_open(graph: onnx.GraphProto) -> None:

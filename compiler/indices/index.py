@@ -87,10 +87,10 @@ def _places(content: bytes, shape: Shape) -> list[np.ndarray]:
 _kept_places = lru_cache(maxsize=256)(_places)
 
 
-def as_order(index: np.ndarray, size: int) -> tuple[int, ...] | None:
+def as_order(index: np.ndarray, size: int) -> np.ndarray | None:
     """Return an index array as a port's ``order`` in a memory tensor of ``size`` elements; None for the plain order."""
     order = index.ravel()
-    return None if order.size == size and np.array_equal(order, np.arange(size)) else tuple(order.tolist())
+    return None if order.size == size and np.array_equal(order, np.arange(size)) else order
 
 
 def feed(graph: Graph, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

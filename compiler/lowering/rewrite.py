@@ -23,6 +23,11 @@ from weft.compiler.indices.index import default_index, default_place
 MOST_WEIGHTS = 1 << 25
 """The most weights that the compiler makes where the model has none, mostly zeros: 128 MB."""
 
+MOST_GROUPED = 1 << 23
+"""The most pairs of an output and an input tile of convolutions by groups, nearly all of which are empty.
+
+A pair takes 150 bytes and a microsecond while layers are tiled. Networks of 2000 channels have thousands."""
+
 MOST_MATRIX = 1 << 24
 """The most numbers of a matrix of output lines by input lines of an image: 4096 by 4096."""
 
@@ -86,6 +91,7 @@ class Rewrite:
     """Fixed tensors that can still become a part if they lie there as they are."""
     pieces: int = 0
     made_weights: int = 0
+    grouped_pairs: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
     """The last number appended to each name that was wanted more than once."""
     uneven: set[str] = field(default_factory=set)
@@ -95,7 +101,7 @@ class Rewrite:
 
     unplaced: set[str] = field(default_factory=set)
     """Inputs that lie in the user's order until somebody wants them otherwise."""
-    orders: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+    orders: dict[str, np.ndarray | None] = field(default_factory=dict)
     """Inputs with a decided order: the places of the user's elements, as a port's ``order``."""
 
     copies: dict[str, str] = field(default_factory=dict)
@@ -202,6 +208,14 @@ class Rewrite:
         self.need_weights(node, count)
         self.made_weights += count
 
+    def _count_grouped(self, node: Node, outputs: int, inputs: int) -> None:
+        """Count the pairs of tiles of a convolution by groups. Raise CompileError if there are too many."""
+        pairs = -(-outputs // self.lanes) * -(-inputs // self.lanes)
+        if self.grouped_pairs + pairs > MOST_GROUPED:
+            raise self.refusal(node, "pairs of channel tiles that it becomes",
+                               f"{self.grouped_pairs + pairs} with those of nodes before", f"at most {MOST_GROUPED}")
+        self.grouped_pairs += pairs
+
     # -- canonical nodes -------------------------------------------------------------------------------------------
     def emit(self, node: Node, op: str, inputs: Sequence[str], attributes: Mapping[str, Any], shape: Shape,
              part: str = "") -> str:
@@ -237,6 +251,8 @@ class Rewrite:
         It makes ``size`` pixels (height, width). ``attributes`` replace stride 1, no padding, group 1. Raise
         CompileError if weights are not finite."""
         full = {"group": 1, **NO_WINDOW, **attributes, "kernel_shape": tuple(weights.shape[2:])}
+        if full["group"] > 1:
+            self._count_grouped(node, len(weights), self.shapes[source][1])
         name = self.emit(node, "Conv", [source], full, (1, weights.shape[0], *size), part)
         names = [f"{name}/weights", f"{name}/bias"]
         with np.errstate(over="ignore"):

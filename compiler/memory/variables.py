@@ -71,6 +71,11 @@ def has_room(lives: Sequence[LiveRange], arch: Arch) -> bool:
     return True
 
 
+def need_room_for_ports(lives: Sequence[LiveRange], arch: Arch) -> None:
+    """Raise CompileError if inputs and outputs alone, which are neither pinned nor spread, exceed DRAM0."""
+    place_variables([life for life in lives if life.fixed], (), (), arch)
+
+
 def place_variables(lives: Sequence[LiveRange], resident: Collection[str], spread: Collection[str],
                     arch: Arch) -> dict[str, Allocation]:
     """Return the DRAM0 allocations of all Vars that are not pinned (``resident``).

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -123,12 +124,16 @@ def encode_weights(core: Convolution, own: LayerIntegers,
         inner = numbers[which]
         stored = dense.reshape(-1, lanes, lanes) if present.all() else dense[present]
         kept, places = _share_repeats(stored, which, rows[inner], start + biased)
-        entries: list[list[WeightTile]] = [[] for _ in range(inputs)]
+        entries: dict[int, list[WeightTile]] = {}
         for tile, tap, place, count in zip(*(values.tolist() for values in (inner, own_taps, places, rows[inner])),
                                            strict=True):
-            entries[tile].append(WeightTile(tile, taps[tap], place, count))
-        first = next((group[0] for group in entries if group), None)
-        block = OutputBlock(start, tuple(map(tuple, entries)), first is not None and covers(core, first.tap), biased)
+            entries.setdefault(tile, []).append(WeightTile(tile, taps[tap], place, count))
+        first = entries[min(entries)][0] if entries else None
+        # of many groups nearly all are empty, so that the shared () saves most of the time and memory
+        groups: list[tuple[WeightTile, ...]] = [()] * inputs
+        for tile, own_entries in entries.items():
+            groups[tile] = tuple(own_entries)
+        block = OutputBlock(start, tuple(groups), first is not None and covers(core, first.tap), biased)
         content = np.concatenate([*([] if bias is None else [bias[None, output * lanes:(output + 1) * lanes]]), kept])
         repeated = blocks and _repeated(blocks[-1], vectors[-1], block, content)
         if repeated:
@@ -186,7 +191,7 @@ def _repeated(before: OutputBlock, stored: np.ndarray, block: OutputBlock, conte
     zero."""
     if stored[:1].tobytes() != content[:1].tobytes() or not np.array_equal(stored[:len(content)], content):
         return None
-    tiles, others = ([tile for group in entry.tiles for tile in group] for entry in (before, block))
+    tiles, others = (list(chain.from_iterable(entry.tiles)) for entry in (before, block))
     fewer = len(others) == len(tiles) == 1 and others[0].rows <= tiles[0].rows
     same = ([(tile.tap, tile.offset - before.bias) for tile in tiles]
             == [(tile.tap, tile.offset - block.bias) for tile in others])
@@ -196,7 +201,7 @@ def _repeated(before: OutputBlock, stored: np.ndarray, block: OutputBlock, conte
     rows = {tile.offset: tile.rows for tile in tiles}
     return replace(block, bias=before.bias, tiles=tuple(
         tuple(tile._replace(offset=tile.offset + shift, rows=rows[tile.offset + shift]) for tile in group)
-        for group in block.tiles))
+        if group else group for group in block.tiles))
 
 
 def _encode_passes(core: Convolution, own: LayerIntegers, found: Sequence[Pass],

@@ -18,7 +18,7 @@ from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.indices.boxes import alike_columns
-from weft.compiler.indices.index import FILL
+from weft.compiler.indices.index import FILL, as_order
 from weft.compiler.layers.build import build_layers
 from weft.compiler.lowering.pieces import in_pieces
 from weft.compiler.lowering.rewrite import MOST_WEIGHTS, Rewrite
@@ -31,7 +31,7 @@ from weft.hw.contract.arch import Arch
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 from weft.tb.compile.test_operators import samples
 from weft.tb.hostile.large_networks import chain, net, permuted, weight
-from weft.tb.hostile.large_operators import OPERATORS, one
+from weft.tb.hostile.large_operators import OPERATORS, doubled, one
 from weft.tb.hostile.onnx_constants import ints, node
 from weft.tb.shared import shared
 
@@ -255,8 +255,9 @@ PRESET = Arch.load("ultra96")
     (one((1, 4, 64, 64), "ConvTranspose", ["w"], weight("w", 4, 4, 64, 64), strides=[40, 40]), "6677056 vectors"),
     (one((1, 1, 1024, 1024), "ReduceL2", ["n"], ints("n", 2, 3)), "whole tiles of 16 lanes: found 268435456"),
     (one((1, 1, 1024, 1024), "GlobalMaxPool"), "windows of .1, 1024. pixels, in all: found 1048576 pixels"),
+    (one((1, 65536, 2, 2), "Conv", ["w"], weight("w", 65536, 1, 1, 1), group=65536), "becomes: found 16777216"),
     (OPERATORS["Constant of 2**26"], "67108864 elements; allowed: at most 33554432: more are not compiled")],
-    ids=["end", "transposed end", "weights", "maxima", "result"])
+    ids=["end", "transposed end", "weights", "maxima", "groups", "result"])
 def test_large_operators_are_refused_by_their_node(made: Callable[[], onnx.ModelProto], wanted: str,
                                                    tmp_path: Path) -> None:
     """So that the host takes them, where there is one."""
@@ -290,3 +291,27 @@ def test_calibration_looks_at_few_tensors_at_a_time(monkeypatch: pytest.MonkeyPa
         assert found.ranges[name].peaks == pytest.approx(seen.peaks)
         assert found.ranges[name].unclipped == pytest.approx(seen.unclipped)
         assert found.ranges[name].root_mean_square == pytest.approx(seen.root_mean_square)
+
+
+@pytest.mark.parametrize("made", [one((1, 4, 64, 64), "Relu"), one((1, 1, 4, 4096), "Squeeze", ["n"], ints("n", 0))],
+                         ids=["output", "order"])
+def test_ports_beyond_dram0_are_refused_before_calibration(made: Callable[[], onnx.ModelProto], tmp_path: Path,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibration takes arrays of their size, a gigabyte for the largest input that there may be."""
+    monkeypatch.setattr("weft.compiler.steps.calibrate", lambda *_: pytest.fail("calibrated"))
+    (tmp_path / "net.onnx").write_bytes(made().SerializeToString())
+    with pytest.raises(CompileError, match="found 6000; allowed: at least 8192 vectors"):
+        compile_model(tmp_path / "net.onnx", PRESET.replace(dram0_depth=6000), tmp_path)
+
+
+def test_an_order_takes_eight_bytes_an_element() -> None:
+    order = as_order(np.arange(1000)[::-1], 1000)
+    assert isinstance(order, np.ndarray) and order.nbytes == 8000 and as_order(np.arange(10), 10) is None
+
+
+def test_constants_that_double_are_not_computed_by_shape_inference(tmp_path: Path) -> None:
+    """Onnx takes 70 bytes for each element of a list that it propagates: 26 doublings took 4.7 GB."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    graph = read(tmp_path, doubled(24))
+    assert graph.nodes[-1].op == "Add" and graph.constants["s"] == 1 << 24
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # kB

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from weft.tb.hostile.large_networks import Make, net, weight
+from weft.tb.hostile.large_networks import Make, chain, net, weight
 from weft.tb.hostile.onnx_constants import floats, ints, node, scalar
 
 
@@ -36,6 +36,14 @@ def _loop(trips: int) -> Make:
     return make
 
 
+def doubled(times: int) -> onnx.ModelProto:
+    """Return a network that adds the sum of a constant of one number, joined with itself so often."""
+    joins = [node("Concat", [f"c{number}"] * 2, [f"c{number + 1}"], axis=0) for number in range(times)]
+    return net((1, 4), *joins, node("ReduceSum", [f"c{times}"], ["s"], keepdims=0), node("Add", ["x", "s"], ["y"]),
+               weights=(floats("c0", 1),))
+
+
+LONG = (1, 3, 4, 1 << 20)
 IMAGE = (1, 4, 64, 64)
 OPERATORS: dict[str, Make] = {
     "Conv of a kernel of the image": one((1, 1, 512, 512), "Conv", ["w"], weight("w", 1, 1, 512, 512)),
@@ -144,5 +152,14 @@ OPERATORS |= {
     "AveragePool of a million pads": _attributes("AveragePool", kernel_shape=[1, 1], pads=[0] * 1_000_000),
     "Constant of 2**26": lambda: net((1, 4), node("ConstantOfShape", ["n"], ["c"]), node("Mul", ["x", "c"], ["y"]),
                                      weights=(ints("n", 1 << 24, 4),)),
+    **{f"{operator} of 12 million": one(LONG, operator, ["n"], ints("n", *numbers)) for operator, numbers in
+       {"Squeeze": (0,), "Unsqueeze": (0,), "Reshape": (3, 4, -1)}.items()},
+    "Flatten of 12 million": one(LONG, "Flatten"),
+    "Transpose of 12 million": one(LONG, "Transpose", perm=[0, 2, 3, 1]),
+    "Constant of 2**24": lambda: net((1, 4), node("ConstantOfShape", ["n"], ["c"]), node("Add", ["x", "c"], ["y"]),
+                                     weights=(ints("n", 1 << 22, 4),)),
+    "constant doubled 25 times": lambda: doubled(25), "constant doubled 30 times": lambda: doubled(30),
+    "Concat doubled 18 times": lambda: net((1, 4, 4, 4), *chain(18, lambda a, b, number: node("Concat", [a, a], [b],
+                                                                                              axis=1))),
     "Reshape to 60 axes": one((1, 4), "Reshape", ["n"], ints("n", *[1] * 59, 4)),
 }
