@@ -19,6 +19,7 @@ from onnx import numpy_helper
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.branches import conditions_of, inline_choices
 from weft.compiler.frontend.check_quantizers import check_quantizers
+from weft.compiler.frontend.contributed import write_in_onnx
 from weft.compiler.frontend.dynamic import to_real
 from weft.compiler.frontend.einsum import with_products
 from weft.compiler.frontend.functions import write_out_operators, write_out_own_functions
@@ -89,6 +90,7 @@ def _load(path: Path) -> onnx.ModelProto:
         differs = check_content(model, path.parent) or bool(model.functions)
         write_out_own_functions(model)
         onnx.load_external_data_for_model(model, str(path.parent))
+        differs |= write_in_onnx(model)
         _check(model, None if differs else content)
         _need_text(model.graph)
         check_names(model.graph)
