@@ -7,6 +7,7 @@ import dataclasses
 from pathlib import Path
 
 from weft.compiler.check.signals import LAST, signal_of
+from weft.compiler.pipeline import LAST_OF_ALL
 from weft.compiler.products import Products, Step
 from weft.tmodel.manifest import OUTPUTS_DECIBELS
 from weft.tmodel.network import Network
@@ -17,15 +18,18 @@ class Quality:
 
     def __init__(self) -> None:
         self._parts: list[Products] = []
+        self._whole: Products | None = None
 
     def after(self, step: Step, products: Products) -> None:
-        """Keep a subgraph's products once its layers can be computed in integers."""
-        if step.name == LAST:
+        """Keep the network's products once it is cut, a subgraph's once its layers can be computed in integers."""
+        if step.name == LAST_OF_ALL:
+            self._whole = products
+        elif step.name == LAST:
             self._parts.append(products)
 
     def decibels(self) -> float | None:
         """Return the signal-to-noise ratio of the worst output on calibration inputs; None if nothing is lost."""
-        return signal_of(self._parts)
+        return signal_of(self._parts, self._whole)
 
 
 def record(path: Path, decibels: float) -> None:

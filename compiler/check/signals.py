@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
 from weft.compiler.check.runners import RUNNERS
 from weft.compiler.frontend.graph import Graph
+from weft.compiler.partition import Partition
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
 from weft.compiler.quantize.numbers import Numbers
@@ -21,6 +23,10 @@ LAST = "consts"
 """The step after which a subgraph's layers can be computed in integers."""
 SAMPLES = 2
 """The number of calibration inputs that are run, the first ones."""
+MORE_SAMPLES, FEW_MACS = 8, 1 << 26
+"""Of so few multiply-accumulates more inputs are run behind a host, where few elements jump."""
+RANDOM = ("Bernoulli", "Dropout", "Multinomial", "Random")
+"""What the names of operators begin with that draw numbers, other ones each time."""
 
 
 def output_signal(request: Request, arch: Arch) -> float | None:
@@ -31,10 +37,41 @@ def output_signal(request: Request, arch: Arch) -> float | None:
     return signal_of(run_parts(request, arch, last=LAST)[1])
 
 
-def signal_of(parts: Iterable[Products]) -> float | None:
-    """Return the signal to noise of the worst output of all subgraphs, each with its products up to the step LAST."""
-    found = [value for products in parts for value in _of_part(products) if value is not None]
-    return min(found) if found else None
+def signal_of(parts: Sequence[Products], whole: Products | None = None) -> float | None:
+    """Return the signal to noise of the worst output of all subgraphs, each with its products up to the step LAST.
+
+    ``whole``: the products of the network up to its partition; with it, outputs that the host computes of the machine's
+    results count too. What is an error of a step for the machine may be a jump for the host (Floor, ArgMax)."""
+    found = [value for products in parts for value in _of_part(products)]
+    if whole is not None:
+        found += _behind_host(whole, parts)
+    return min((value for value in found if value is not None), default=None)
+
+
+def _behind_host(whole: Products, parts: Sequence[Products]) -> list[float | None]:
+    """Return the signal to noise of each output of a network whose parts run one after another, on machine and host.
+
+    The list is empty if the host has no part, draws random numbers, or passes bytes of a quantised file on."""
+    graph, partition, given = whole[Graph], whole[Partition], whole[Samples]
+    ports = [port for part in partition.graphs for port in (*part.inputs, *part.outputs)]
+    drawn = any(operator.startswith(RANDOM) for host in partition.hosts for operator in host.operators)
+    if not partition.hosts or drawn or any(port.quantized for port in ports) or len(parts) != len(partition.graphs):
+        return []
+    wanted: list[Mapping[str, np.ndarray]] = []
+    found: list[Mapping[str, np.ndarray]] = []
+    for _, sample in islice(given.fed(graph), MORE_SAMPLES if partition.macs <= FEW_MACS else SAMPLES):
+        values = {name: np.asarray(value) for name, value in sample.items()}
+        machine = iter(parts)
+        for part in partition.parts:
+            if isinstance(part, Graph):
+                made = RUNNERS[Numbers].run(next(machine), {port.name: values[port.name] for port in part.inputs})
+                values |= {name: value.astype(np.float32) for name, value in made.items()}
+            else:
+                values |= part.run(values, graph.name)
+        found.append(values)
+        wanted.append(RUNNERS[Graph].run(whole, sample))
+    return [_decibels([each[port.name] for each in wanted], [each[port.name] for each in found])
+            for port in graph.outputs]
 
 
 def _of_part(products: Products) -> list[float | None]:
@@ -49,5 +86,5 @@ def _of_part(products: Products) -> list[float | None]:
 
 def _decibels(wanted: list[np.ndarray], found: list[np.ndarray]) -> float | None:
     """Return the signal to noise of an output over all samples."""
-    right, made = np.stack(wanted), np.stack(found)
+    right, made = (np.stack(values).astype(np.float64) for values in (wanted, found))
     return signal_to_noise(float((right**2).sum()), float(((made - right)**2).sum()))
