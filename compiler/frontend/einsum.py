@@ -96,10 +96,11 @@ class _Made:
         return made
 
     def _transpose(self, node: Node, source: str, target: str, order: Sequence[int]) -> None:
-        """Add a Transpose."""
+        """Add a Transpose; a number has no axes, and a Transpose of none cannot be written."""
         shape = self.shapes[source]
         self.shapes[target] = tuple(shape[axis] for axis in order)
-        self.nodes.append(Node(f"{node.name}/{target}", "Transpose", (source,), (target,), {"perm": tuple(order)}))
+        operator, attributes = ("Transpose", {"perm": tuple(order)}) if order else ("Identity", {})
+        self.nodes.append(Node(f"{node.name}/{target}", operator, (source,), (target,), attributes))
 
     def _reshape(self, node: Node, source: str, target: str, shape: Sequence[int]) -> None:
         """Add a Reshape."""

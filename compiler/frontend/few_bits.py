@@ -110,6 +110,7 @@ def _spread(numbers: np.ndarray, shape: tuple[int, ...], axis: int, block: int) 
     if not -len(shape) <= axis < len(shape):
         return None
     axis %= len(shape)
+    block = min(block, shape[axis])
     if not block:
         return (numbers.reshape([-1 if place == axis else 1 for place in range(len(shape))])
                 if numbers.size == shape[axis] else None)

@@ -173,10 +173,15 @@ def unknown_output(name: str, ends: Sequence[str], names: Sequence[str]) -> Comp
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     """Return a node's attributes. Raise CompileError if they cannot be read."""
     try:
-        return {attribute.name: _plain(onnx.helper.get_attribute_value(attribute)) for attribute in node.attribute}
+        found = {attribute.name: _plain(onnx.helper.get_attribute_value(attribute)) for attribute in node.attribute}
     except Exception as error:
         raise refuse(f"attributes of node {node.name!r}, {node.op_type}", reason(error), "values of their types",
                      EXPORT_AGAIN) from None
+    for name, value in found.items():
+        if any(isinstance(number, float) and math.isnan(number)
+               for number in (value if isinstance(value, tuple) else (value,))):
+            raise refuse(f"attribute {name} of node {node.name!r}, {node.op_type}", "NaN", "numbers", EXPORT_AGAIN)
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -44,7 +44,8 @@ WEIGHTS: dict[str, Any] = {
     "four": near(4), "groups": 1 + near(4), "step": np.float32(1e-4), "middle": np.uint16(32768), "low": np.uint16(0),
     "zero": np.int16(0), "wide": small("uint16", 8, 4, 3, 3), "steps": above(2e-5, 8), "zeros": np.zeros(8, np.int16),
     "signed": small("int16", 8, 4, 3, 3), "bytes": small("int8", 32, 16), "blocks": above(0.004, 4, 16),
-    "block_zeros": small("int8", 4, 16), "nibbles": small("uint8", 16, 2, 8), "scales": above(0.05, 32),
+    "block_zeros": small("int8", 4, 16),
+    "tall": above(0.004, 1, 16), "nibbles": small("uint8", 16, 2, 8), "scales": above(0.05, 32),
     "nibble_zeros": small("uint8", 16), "octets": small("uint8", 16, 2, 16), "octet_scales": above(0.004, 32)}
 
 Node = tuple[str, str, str, dict[str, Any]]
@@ -77,6 +78,8 @@ CASES: dict[str, tuple[tuple[int, ...], int, Nodes]] = {
                                                  ("Conv", "x w", "y", {"pads": [1] * 4})]),
     "weights of blocks": (ROWS, 21, [("DequantizeLinear", "bytes blocks block_zeros", "w", {
         "axis": 0, "block_size": 8}), ("MatMul", "x w", "y", {})]),
+    "weights of one long block": (ROWS, 21, [("DequantizeLinear", "bytes tall", "w", {
+        "axis": 0, "block_size": 1 << 60}), ("MatMul", "x w", "y", {})]),
     "MatMulNBits": (ROWS, 17, [("M.MatMulNBits", "x nibbles scales", "y", {"K": 32, "N": 16, "bits": 4,
                                                                            "block_size": 16})]),
     "MatMulNBits of zeros": (ROWS, 17, [("M.MatMulNBits", "x nibbles scales nibble_zeros", "y", {
@@ -137,6 +140,14 @@ def test_the_machine_computes_it(name: str, tmp_path: Path) -> None:
 def test_what_is_not_understood_is_refused(nodes: Nodes, wanted: str, tmp_path: Path) -> None:
     onnx.save(model(IMAGE, 21, nodes), tmp_path / "model.onnx")
     with pytest.raises(CompileError, match=wanted):
+        read_model(tmp_path / "model.onnx")
+
+
+def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
+    """It went to the host without a word, as the machine has no such weights."""
+    nodes: Nodes = [("M.FusedConv", "x kernel", "y", {"activation": "LeakyRelu", "activation_params": [float("nan")]})]
+    onnx.save(model(IMAGE, 17, nodes), tmp_path / "model.onnx")
+    with pytest.raises(CompileError, match="attribute alpha of node 'y', LeakyRelu: found NaN; allowed: numbers"):
         read_model(tmp_path / "model.onnx")
 
 

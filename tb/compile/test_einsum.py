@@ -17,7 +17,7 @@ SAMPLES = np.random.default_rng(0).standard_normal((2, 5, 12))
 @pytest.mark.parametrize(("equation", "shape"), [
     ("bnd,dhk->bhnk", (12, 2, 4)), ("bnd,de", (12, 6)), ("bnd,dhk->kbnh", (12, 3, 2)), ("bnd,bmd->bnm", ()),
     ("bnd,bmd->bmn", ()), ("bnd,bne->bde", ()), ("bnd,n->bnd", (5,)), ("bnd,mn->bmd", (4, 5)), ("xyz,yz->xy", (5, 12)),
-    ("abc,cd->dab", (12, 3))])
+    ("abc,cd->dab", (12, 3)), ("bnd,bnd->", (1, 5, 12))])
 def test_a_product_runs_on_the_machine(equation: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     made = ModelMaker((1, 5, 12), opset=17)
     second = made.normal(*shape) if shape else made.node("MatMul", "x", made.normal(12, 12))
