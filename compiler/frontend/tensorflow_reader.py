@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -20,15 +21,20 @@ from onnx import numpy_helper
 
 from weft.compiler.errors import CompileError, reason, refuse
 from weft.compiler.frontend.inputs import settle_inputs
-from weft.compiler.frontend.onnx_reader import unknown_output
+from weft.compiler.frontend.onnx_reader import MOST_BYTES, unknown_output
 from weft.compiler.request import NO_SHAPES, NO_VALUES, Sizes, Values
+from weft.support.files import read_bytes
 from weft.support.packages import no_package
+from weft.tmodel.onnx_bounds import MOST_ELEMENTS
 
 OPSET = 18
 """The newest opset that tf2onnx writes."""
 
 LARGEST_SIZE = 4096
 """The largest size of an image whose scale is taken to be a ratio of two whole sizes."""
+
+MOST_GRAPH_NODES = 1 << 16
+"""The most nodes of a graph; many of TensorFlow's become one or none of ONNX."""
 
 GRAPH = "TensorFlow graph"
 FREEZE = "freeze the graph: variables become constants, training is left out"
@@ -42,7 +48,7 @@ def load_frozen(path: Path, outputs: Sequence[str],
 
     Raise CompileError without the extra, for a file that is no frozen graph, outputs that are missing or unknown, and
     operators that tf2onnx cannot convert."""
-    model = onnx.ModelProto.FromString(_convert(path.read_bytes(), path, tuple(outputs)))
+    model = onnx.ModelProto.FromString(_convert(_content(path), path, tuple(outputs)))
     settle_inputs(model.graph, shapes, fixed)
     return model
 
@@ -50,11 +56,16 @@ def load_frozen(path: Path, outputs: Sequence[str],
 def run_frozen(path: Path, outputs: Sequence[str], feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return TensorFlow's own results for ``feed``, by node. Raise CompileError as :func:`load_frozen`."""
     tensorflow = need_tensorflow(GRAPH)
-    content = _parse(path.read_bytes(), path)
+    content = _parse(_content(path), path)
     with tensorflow.Graph().as_default() as graph, tensorflow.compat.v1.Session(graph=graph) as session:
         tensorflow.import_graph_def(content, name="")
         wanted = {name: _tensor(name) for name in outputs}
         return dict(session.run(wanted, {_tensor(name): value for name, value in feed.items()}))
+
+
+def _content(path: Path) -> bytes:
+    """Return the content of a file. Raise WeftError if it cannot be read or is too large."""
+    return read_bytes(path, "model file", FREEZE, MOST_BYTES)
 
 
 def need_tensorflow(what: str) -> Any:
@@ -101,10 +112,31 @@ def _parse(content: bytes, path: Path) -> Any:
     if not graph.node:
         raise refuse(f"model file {path}", "not a TensorFlow graph, or an empty one", "a frozen GraphDef",
                      f"{FREEZE}; a SavedModel becomes ONNX with python -m tf2onnx.convert --saved-model")
+    check_constants(path, graph.node)
     variable = next((node for node in graph.node if node.op.startswith("Var") or node.op == "Variable"), None)
     if variable is not None:
         raise refuse(f"node {variable.name!r} of {path}, operator {variable.op}", "a variable", "constants", FREEZE)
     return graph
+
+
+def check_constants(path: Path, nodes: Sequence[Any]) -> None:
+    """Raise CompileError for too many nodes, or for constants that tf2onnx would make too large.
+
+    A constant of equal numbers stands in a file once, whatever its shape, and tf2onnx writes all of them."""
+    if len(nodes) > MOST_GRAPH_NODES:
+        raise refuse(f"model file {path}", f"{len(nodes)} nodes", f"at most {MOST_GRAPH_NODES}", "split the network")
+    together = 0
+    for node in nodes:
+        for value in node.attr.values():
+            sizes = [entry.size for entry in value.tensor.tensor_shape.dim]
+            if min(sizes, default=0) < 0:
+                raise refuse(f"node {node.name!r} of {path}, operator {node.op}", f"a constant of shape {sizes}",
+                             "sizes of at least 0", FREEZE)
+            together += math.prod(sizes) if sizes else 0
+            if together > MOST_ELEMENTS:
+                raise refuse(f"node {node.name!r} of {path}, operator {node.op}",
+                             f"{together} elements with those of constants before", f"at most {MOST_ELEMENTS}",
+                             "end the network before it with --end, or freeze a smaller one")
 
 
 def _tensor(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from weft.compiler.errors import CompileError, refuse
 from weft.compiler.frontend import constants
 from weft.compiler.frontend.inputs import settle_inputs
 from weft.compiler.frontend.reader import read_model
-from weft.compiler.frontend.tensorflow_reader import FREEZE, convertible, mend_converted
+from weft.compiler.frontend.tensorflow_reader import FREEZE, check_constants, convertible, mend_converted
 from weft.compiler.pipeline import compile_model
 from weft.runtime.session import Session
 from weft.support.errors import WeftError
@@ -114,6 +115,25 @@ def test_an_operator_that_tf2onnx_leaves_is_named(op: str, domain: str) -> None:
     model = converted(node(op, ["x:0"], ["y:0"], name="strange", domain=domain))
     with pytest.raises(CompileError, match=f"node 'strange' of graph.pb, operator {op}: found no ONNX operator for it"):
         mend_converted(FILE, model, {})
+
+
+def constant_of(*sizes: int) -> SimpleNamespace:
+    """A node as TensorFlow reads it from a graph; the constant is one number of this shape."""
+    shape = SimpleNamespace(dim=[SimpleNamespace(size=size) for size in sizes])
+    return SimpleNamespace(name="c", op="Const", attr={"value": SimpleNamespace(tensor=SimpleNamespace(
+        tensor_shape=shape))})
+
+
+@pytest.mark.parametrize(("nodes", "said"), [
+    ([constant_of(1 << 20, 1 << 20)], "node 'c' of graph.pb, operator Const: found 1099511627776 elements"),
+    ([constant_of(1 << 25)] * 3, "found 100663296 elements with those of constants before; allowed: at most 67108864"),
+    ([constant_of(4, -1)], r"found a constant of shape \[4, -1\]"),
+    ([constant_of()] * 70_000, "model file graph.pb: found 70000 nodes; allowed: at most 65536")])
+def test_constants_of_a_frozen_graph_are_counted(nodes: list[SimpleNamespace], said: str) -> None:
+    """Equal numbers stand in the file once, and tf2onnx would write 4 TB of them."""
+    check_constants(FILE, [constant_of(), constant_of(3, 3)])
+    with pytest.raises(CompileError, match=said):
+        check_constants(FILE, nodes)
 
 
 def test_errors_of_a_converter_become_one_message() -> None:
