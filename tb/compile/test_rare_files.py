@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,6 +145,19 @@ def test_errors_of_a_converter_become_one_message() -> None:
         raise refuse("node 'a'", "b", "c", "d")
     with convertible(FILE, "anything", FREEZE):
         pass
+
+
+def test_unknown_keys_of_data_outside_print_nothing(tmp_path: Path) -> None:
+    """Onnx warns of them with the names as they stand in the file, which may be those of a terminal."""
+    path = saved(tmp_path, [node("Add", ["x", "w"], ["y"])], [2], {"y": TensorProto.FLOAT})
+    model = onnx.load(path)
+    tensor = model.graph.initializer.add(name="w", dims=[2], data_type=1, data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": "w.bin", "length": "8", "\x1b[31m": "0"}.items():
+        tensor.external_data.add(key=key, value=value)
+    path.write_bytes(model.SerializeToString())
+    (tmp_path / "w.bin").write_bytes(np.ones(2, np.float32).tobytes())
+    with warnings.catch_warnings(action="error"):
+        assert read_model(path).constants["w"].tolist() == [1, 1]
 
 
 # -- sizes and names ---------------------------------------------------------------------------------------------------

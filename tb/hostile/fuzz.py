@@ -6,6 +6,7 @@ A reader answers or raises WeftError. Whatever else it raises is a fault, as is 
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import shutil
 import tempfile
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from onnx import TensorProto, external_data_helper
 
 from weft.compiler.choices import read_choices
 from weft.compiler.frontend.reader import read_model
@@ -24,6 +27,8 @@ from weft.hw.contract.isa import Isa
 from weft.runtime.arrays import read_arrays
 from weft.schedule.read import read_schedule
 from weft.support.errors import WeftError
+from weft.tb.compile.test_contributed import contributed
+from weft.tb.hostile.case import good
 from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.random.random_program import random_program
 from weft.tmodel.network import Network
@@ -95,14 +100,40 @@ def made(name: str) -> Callable[[], list[bytes]]:
     return lambda: [(folder() / name).read_bytes()]
 
 
+def outside(content: bytes) -> object:
+    """Read a network whose constants are in the file weights.bin beside it."""
+    (folder() / "weights.bin").write_bytes(bytes(range(256)) * 16)
+    return of_file(".onnx", read_model)(content)
+
+
+def with_data_outside() -> list[bytes]:
+    """Return good networks whose constants lie in weights.bin, at its start and further on."""
+    found = []
+    for offset in (0, 64):
+        model = good()
+        for tensor in model.graph.initializer:
+            external_data_helper.set_external_data(tensor, "weights.bin", offset=offset, length=16)
+            tensor.ClearField("raw_data")
+            tensor.data_location = TensorProto.EXTERNAL
+        found.append(model.SerializeToString())
+    return found
+
+
+CHOSEN = json.dumps({"choices": 1, "cycles": [9, 8], "parts": [{
+    "residents": {"a": True}, "spread": {"b": False}, "copy": None, "tilings": {"0": {
+        "grain": [1, 8, None], "outputs": 3, "inputs": 1, "taps": 1, "buffers": 2, "weight_slots": 5,
+        "outputs_outer": False}}, "paces": {"0": 8}, "fetch_paces": {}, "fetch_pace": None, "layers": ""}]})
+"""Choices as a search writes them."""
+
 TARGETS = {
     "tarch": Target(of_file(".tarch", Arch.load), files("arch/*.tarch")),
     "tmodel": Target(of_file(".tmodel", Network.load), made("digits.tmodel")),
-    "onnx": Target(of_file(".onnx", read_model), files("models/digits/*.onnx")),
+    "onnx": Target(of_file(".onnx", read_model), lambda: [*files("models/digits/*.onnx")(), *contributed()]),
+    "outside": Target(outside, with_data_outside),
     "tflite": Target(of_file(".tflite", read_model), lambda: [b"\x1c\x00\x00\x00TFL3" + bytes(32)]),
     "arrays": Target(of_file(".npz", lambda path: read_arrays(path, ["x"])), files("models/digits/*.npz")),
     "schedule": Target(of_file(".json", read_schedule), lambda: [b'{"-1": {"in": [], "out": []}, "0": []}']),
-    "choices": Target(of_file(".json", read_choices), lambda: [b'{"choices": 1, "cycles": [2, 1], "parts": [{}]}']),
+    "choices": Target(of_file(".json", read_choices), lambda: [CHOSEN.encode()]),
     "program": Target(programs_stop_alike, lambda: [Isa(TINY).assemble(random_program(TINY, seed, 20))
                                                     for seed in range(20)]),
 }

@@ -198,9 +198,10 @@ LIARS: dict[str, Make] = {
 }
 
 
-def _outside(location: str, offset: object = 0, length: object = 64, dims: tuple[int, ...] = (16,)) -> Make:
+def _outside(location: str, offset: object = 0, length: object = 64, dims: tuple[int, ...] = (16,),
+             other: str = "checksum") -> Make:
     tensor = onnx.TensorProto(name="w", dims=dims, data_type=1, data_location=TensorProto.EXTERNAL)
-    for key, value in (("location", location), ("offset", offset), ("length", length)):
+    for key, value in (("location", location), ("offset", offset), ("length", length), (other, "0")):
         tensor.external_data.add(key=key, value=str(value))
     return lambda: network(node("Add", ["x", "w"], ["y"]), weights=[tensor])
 
@@ -216,6 +217,7 @@ OUTSIDE: dict[str, Make] = {
     "an offset of 5000 digits": _outside("net.onnx", "9" * 5000),
     "2**40 elements": _outside("net.onnx", 0, 64, (TERA,)),
     "more elements than bytes": _outside("net.onnx", 0, 64, (1 << 20,)),
+    "a key of escapes": _outside("net.onnx", other="\x1b[31m"),
     "a name of NUL": _outside("a\0b"), "a name of escapes": _outside("\x1b[31m"), "a long name": _outside("a" * 5000),
 }
 

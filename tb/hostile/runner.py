@@ -20,6 +20,7 @@ from weft.tb.hostile import (
     arrays,
     command_lines,
     commands,
+    contributed_files,
     damaged,
     host_parts,
     large_networks,
@@ -47,7 +48,7 @@ PIPE_BYTES = 1 << 20
 MOST_COMPARED = 64 << 20
 
 READERS = (architectures, arrays, onnx_files, onnx_numbers, onnx_names, large_networks, operator_table, tflite_files,
-           models, manifests, host_parts, commands, command_lines, writers, damaged,
+           contributed_files, models, manifests, host_parts, commands, command_lines, writers, damaged,
            odd_kinds, strange_networks, strange_files, strange_tflite)
 
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
