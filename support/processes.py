@@ -9,9 +9,11 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from multiprocessing import connection
 from typing import Any
+
+from weft.support.errors import WeftError, explain
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """A worker is one thread: there is one for each core."""
@@ -47,11 +49,17 @@ def processes(count: int, setup: Setup | None = None) -> Iterator[Executor]:
 
 @contextlib.contextmanager
 def pool(count: int, setup: Setup | None = None) -> Iterator[Executor]:
-    """Yield an executor with ``count`` processes beside this one, each of one thread."""
+    """Yield an executor with ``count`` processes beside this one, each of one thread.
+
+    Raise WeftError if one of them ended before its task, as the system ends one when memory is short."""
     with environment(ONE_THREAD):
         executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (setup,))
         try:
             yield executor
+        except BrokenExecutor:
+            raise WeftError(explain("processes beside this one", "one that ended before its task",
+                                    "all of them to the end",
+                                    "look whether memory was short, then start again")) from None
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
 
