@@ -29,7 +29,7 @@ Share = Callable[[bytes, np.ndarray], np.ndarray]
 
 It is given the program, and the number of the part of each instruction, from 0 on."""
 
-LATER_PIECE = 0.8
+LATER_PIECE = 0.85
 """The cycles of a piece per cycle of the one before it, for it begins when golden has run that one, a sixth of its
 time later. So all end together."""
 
