@@ -56,15 +56,3 @@ def test_a_command_loads_the_files_of_no_other() -> None:
     _, modules = imported("from weft.cli.app import application; application('isa')")
     assert {name for name in modules if name.startswith("weft.cli.")} >= {"weft.cli.machines"}
     assert not modules & {"weft.cli.compiling", "weft.cli.board", "weft.boards", "weft.runtime", "weft.schedule"}
-
-
-def test_a_command_ends_without_taking_its_modules_apart() -> None:
-    """That takes 0.05 s of CPU. What is registered for the end runs, and output and exit code are the command's."""
-    program = ("import atexit, sys\n"
-               "class Last:\n    def __del__(self): print('taken apart')\n"
-               "kept = Last()\natexit.register(print, 'registered')\n"
-               "from weft.cli.main import main; main()")
-    for words, code, said in ((["archs", "--json"], 0, "ultra96"), (["isa", "-a", "nobody"], 1, "")):
-        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
-        assert done.returncode == code and said in done.stdout
-        assert "registered" in done.stdout and "taken apart" not in done.stdout
