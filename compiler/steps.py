@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from weft.compiler.backend.encode import MachineCode, machine_code
 from weft.compiler.choices import AGAIN, FORMULA, Choices, check_choices
@@ -51,6 +52,7 @@ from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.ranges import HEADROOM, Calibration
 from weft.compiler.quantize.samples import Samples, choose_samples, samples_of_parts, whole_points, with_masked_rows
 from weft.compiler.quantize.sizes import tensor_sizes
+from weft.compiler.quantize.slopes import largest_slope, most_slopes
 from weft.compiler.request import Request
 from weft.compiler.scheduler.length import check_layers, check_length
 from weft.compiler.scheduler.schedule import Schedule
@@ -154,11 +156,12 @@ def canonical(graph: Graph, arch: Arch) -> Graph:
     return normalise(graph, arch.array_size, None, **_abilities(arch))
 
 
-def _abilities(arch: Arch) -> dict[str, bool]:
+def _abilities(arch: Arch) -> dict[str, Any]:
     """Return the facts of a machine on which the canonical form depends."""
     in_bytes = arch.scheme.kind is SchemeKind.AFFINE
     has_registers = arch.simd_registers_depth > 0
     return {"in_bytes": in_bytes, "has_abs": not in_bytes and has_registers,
+            "most_slopes": 0 if in_bytes else most_slopes(arch), "largest_slope": largest_slope(arch.number),
             "has_slopes": has_byte_tables(arch) if in_bytes else has_registers or bool(arch.output_slope)}
 
 

@@ -26,6 +26,8 @@ from weft.compiler.layers.stages import (
     Multiply,
     Product,
     Save,
+    Slopes,
+    SteepSlopes,
     Translate,
 )
 from weft.compiler.layers.var import Var
@@ -141,8 +143,7 @@ class Real:
         """Return the function of each number."""
         return function_of(stage, self.opset)(value.ravel()).reshape(value.shape)
 
-    @staticmethod
-    def _elementwise(stage: Elementwise, value: np.ndarray) -> np.ndarray:
+    def _elementwise(self, stage: Elementwise, value: np.ndarray) -> np.ndarray:
         """Return the value after an elementwise stage."""
         match stage:
             case Minimum():
@@ -153,6 +154,8 @@ class Real:
                 return value * np.clip(value + stage.offset, 0, stage.limit)
             case LeakyRelu():
                 return np.maximum(value, value * stage.slope)
+            case Slopes():
+                return np.where(value < 0, value * self.constants[stage.slopes].astype(np.float64), value)
 
     def _save(self, layer: Layer, save: Save, value: np.ndarray, tensors: Tensors) -> None:
         """Write one output of a layer; ``value`` is what its max pool and its saves get."""
@@ -192,7 +195,7 @@ class Fixed:
             if layer.lookup is not None:
                 value = self._in_simd(value, numbers, partial(self._looked_up, own.tables))
             if layer.elementwise is not None and not on_output(layer, self.arch):
-                value = self._in_simd(value, numbers, partial(self._elementwise, layer.elementwise, own.operands))
+                value = self._in_simd(value, numbers, partial(self._elementwise, layer.elementwise, own))
             for save, shift, functions in zip(layer.saves, numbers.output_shifts,
                                               numbers.functions or ((),) * len(layer.saves), strict=True):
                 if layer.pool is not None and not save.before_pool:  # the SIMD unit: out of the accumulators, in again
@@ -234,9 +237,9 @@ class Fixed:
         distance, height, slope = alu.lookup(number, np.array(tables)[..., None], scalars[..., None])[:3]
         return np.asarray(number.saturate(number.multiply(distance, slope) + height))[..., 0]
 
-    def _elementwise(self, stage: Elementwise, operands: Sequence[int], scalars: np.ndarray) -> np.ndarray:
+    def _elementwise(self, stage: Elementwise, own: LayerIntegers, scalars: np.ndarray) -> np.ndarray:
         """Return scalars after an elementwise stage."""
-        number = self.arch.number
+        number, operands = self.arch.number, own.operands
         match stage:
             case Minimum():
                 return np.minimum(scalars, operands[0])
@@ -248,6 +251,13 @@ class Fixed:
             case LeakyRelu():
                 shrunk = number.multiply(number.multiply(scalars, operands[0]), operands[1])
                 return np.maximum(scalars, shrunk)
+            case Slopes():
+                assert own.slopes is not None
+                first, second = own.slopes[..., None, None]
+                shrunk = number.multiply(scalars, first)
+                if isinstance(stage, SteepSlopes):
+                    return np.asarray(number.saturate(scalars + number.multiply(np.minimum(shrunk, 0), second)))
+                return np.maximum(scalars, number.multiply(shrunk, second))
 
     def _clip(self, value: np.ndarray) -> np.ndarray:
         """Return values saturated to the accumulators' width."""

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from weft.compiler.layers.hir import Layer
-from weft.compiler.layers.stages import Convolution
+from weft.compiler.layers.stages import Convolution, Slopes
 from weft.compiler.layers.taps import Steps
 from weft.compiler.quantize.consts import Consts, LayerConsts
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
+from weft.compiler.quantize.slopes import FACTORS
 from weft.compiler.quantize.weights import WeightTile
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.key_values import ROW_TAPS
@@ -34,9 +35,11 @@ def stored(layers: Sequence[Layer], consts: Consts, arch: Arch) -> list[LayerInt
         weights, bias = _dense(layer, consts.vectors, own, arch.array_size)
         scaled = bool(own.scales) and layer.factors is None
         multipliers, biases = _scales(consts.vectors, own, layer.output.channels) if scaled else (None, bias)
-        operands = consts.vectors[own.operand:own.operand + own.operands, 0]
-        found.append(LayerIntegers(weights, biases, 1, tuple(operands.tolist()), _tables(layer, consts, own, arch),
-                                   multipliers))
+        places = consts.vectors[own.operand:own.operand + own.operands]
+        slopes = isinstance(layer.elementwise, Slopes)
+        operands = [] if slopes else places[:, 0].tolist()
+        found.append(LayerIntegers(weights, biases, 1, tuple(operands), _tables(layer, consts, own, arch),
+                                   multipliers, _slopes(places, layer.output.channels) if slopes else None))
     return found
 
 
@@ -49,6 +52,12 @@ def _tables(layer: Layer, consts: Consts, own: LayerConsts, arch: Arch) -> tuple
         first, second = read[0].tolist()
         read[0] = arch.number.saturate(first + (second - first) * np.arange(arch.lut_depth))
     return tuple(tuple(values.tolist()) for values in read)
+
+
+def _slopes(vectors: np.ndarray, channels: int) -> np.ndarray:
+    """Return the factors [factors, channels] of slopes, of which each channel tile has a vector after the other."""
+    by_tile = vectors.astype(np.int64).reshape(-1, FACTORS, vectors.shape[1])
+    return by_tile.swapaxes(0, 1).reshape(FACTORS, -1)[:, :channels]
 
 
 def _scales(vectors: np.ndarray, own: LayerConsts, channels: int) -> tuple[np.ndarray, np.ndarray]:

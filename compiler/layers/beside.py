@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from weft.compiler.layers.hir import Layer, Layers
-from weft.compiler.layers.stages import Gate, LeakyRelu, Load, Lookup, Minimum, Multiply
+from weft.compiler.layers.stages import Gate, LeakyRelu, Load, Lookup, Minimum, Multiply, Slopes, SteepSlopes
 from weft.compiler.layers.var import Var
 from weft.hw.contract.arch import Arch
 
-SIMD_INSTRUCTIONS = {Multiply: 2, Lookup: 3, Minimum: 1, LeakyRelu: 3, Gate: 4}
+SIMD_INSTRUCTIONS = {Multiply: 2, Lookup: 3, Minimum: 1, LeakyRelu: 3, Gate: 4, Slopes: 3, SteepSlopes: 4}
 """Instructions that the SIMD unit runs for each vector of a result, besides a pool's."""
 
 LONG = 1000

@@ -2,8 +2,9 @@
 """Build the layers (HIR) of a graph: each node opens a layer or joins the one that makes the tensor it reads.
 
 A layer stays open while its result has one reader only. Nodes may join it in this order: residual adds, one ReLU, one
-upper limit or leaky ReLU, one max pool. These commute, so their order in the graph does not matter. A result with
-several readers may be saved twice, as it is and after a ReLU or a max pool; then the layer is closed."""
+upper limit, leaky ReLU or slopes of channels, one max pool. These commute, unless a slope is negative or above 1, so
+their order in the graph does not matter. A result with several readers may be saved twice, as it is and after a ReLU or
+a max pool; then the layer is closed."""
 
 from __future__ import annotations
 
@@ -26,7 +27,20 @@ from weft.compiler.layers.builder import (
     pools_alone,
 )
 from weft.compiler.layers.hir import Layers
-from weft.compiler.layers.stages import Abs, Add, Gate, LeakyRelu, Load, Lookup, MaxPool, Minimum, Multiply, Product
+from weft.compiler.layers.stages import (
+    Abs,
+    Add,
+    Gate,
+    LeakyRelu,
+    Load,
+    Lookup,
+    MaxPool,
+    Minimum,
+    Multiply,
+    Product,
+    Slopes,
+    SteepSlopes,
+)
 from weft.compiler.lowering.operators import CANONICAL_FUNCTIONS
 from weft.compiler.passes.fuse_gates import GATE
 from weft.hw.contract.arch import Arch
@@ -42,9 +56,9 @@ def _product(builder: Builder, position: int, node: Node) -> Open:
     return Open(node.name, position, Product(left, right, node.output, drawn_macs(node)))
 
 
-CLOSING = Multiply, Lookup, Abs, Gate
+CLOSING = Multiply, Lookup, Abs, Gate, SteepSlopes
 """Stages that end a layer: after one of them the result can only be saved."""
-ELEMENTWISE = Minimum, LeakyRelu, *CLOSING
+ELEMENTWISE = Minimum, LeakyRelu, Slopes, *CLOSING
 """Stages that the SIMD unit applies to every vector; a layer has at most one of them."""
 
 
@@ -69,7 +83,7 @@ def _relu(builder: Builder, position: int, node: Node) -> Open:
     both = builder.save_and_go_on(node.input(0), Relu, MaxPool, *ELEMENTWISE)
     if both is not None:
         return both.join(both.position, Relu())
-    layer = builder.fuse_or_load(node.input(0), node, position, LeakyRelu, *CLOSING)
+    layer = builder.fuse_or_load(node.input(0), node, position, LeakyRelu, Slopes, *CLOSING)
     return layer if layer.has(Relu) else layer.join(position, Relu())
 
 
@@ -106,6 +120,22 @@ def _leaky_relu(builder: Builder, position: int, node: Node) -> Open:
     return layer.join(position, LeakyRelu(node.attributes["alpha"]))
 
 
+def _slopes(builder: Builder, position: int, node: Node) -> Open:
+    """Return a layer that ends with the node's slopes, one for each channel, fused where possible.
+
+    The result before them must have the range that calibration saw, so nothing but sums comes before them."""
+    kind = SteepSlopes if builder.graph.constants[node.input(1)].max() > 1 else Slopes
+    layer = builder.fuse_or_load(node.input(0), node, position, Relu, MaxPool, *ELEMENTWISE)
+    return layer.join(position, kind(node.input(0), node.input(1)))
+
+
+def _fall(builder: Builder, name: str) -> bool:
+    """Tell whether slopes that make a tensor are below 0 for some channel, so that no max pool commutes with them."""
+    layer = builder.made.get(name)
+    return layer is not None and any(isinstance(stage, Slopes) and bool(builder.graph.constants[stage.slopes].min() < 0)
+                                     for stage in layer.stages)
+
+
 def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     """Return a layer that ends with the node's max pool, fused with the one that makes its input where possible.
 
@@ -115,9 +145,10 @@ def _max_pool(builder: Builder, position: int, node: Node) -> Open:
     source, pool = builder.var(node.input(0)), MaxPool(node.window, builder.var(node.output).size)
     if pools_alone(builder, source.name, pool):
         return Open(node.name, position, Load(source), (pool,))
-    both = (builder.save_and_go_on(source.name, MaxPool, *CLOSING)
+    closed = (MaxPool, *CLOSING, *(Slopes,) * _fall(builder, source.name))
+    both = (builder.save_and_go_on(source.name, *closed)
             if pool.window.partitions(source.size, pool.size) else None)
-    layer = both or builder.fuse_or_load(source.name, node, position, MaxPool, *CLOSING)
+    layer = both or builder.fuse_or_load(source.name, node, position, *closed)
     return layer.join(both.position if both else position, pool)
 
 
@@ -173,6 +204,7 @@ HANDLERS: dict[str, Handler] = {
     "LeakyRelu": _leaky_relu,
     "MaxPool": _max_pool,
     "Mul": _mul,
+    "PRelu": _slopes,
     "Product": _product,
     "Relu": _relu,
     **dict.fromkeys(sorted(CANONICAL_FUNCTIONS), _lookup),

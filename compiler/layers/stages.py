@@ -175,6 +175,21 @@ class LeakyRelu:
 
 
 @dataclass(frozen=True)
+class Slopes:
+    """An elementwise stage: scalars below zero are multiplied by the slope of their channel, which is 1 at most.
+
+    ``slopes`` is a Const, ``source`` the tensor whose values the result has before."""
+
+    source: str
+    slopes: str
+
+
+@dataclass(frozen=True)
+class SteepSlopes(Slopes):
+    """The same with slopes of any size, for which the SIMD unit takes another instruction."""
+
+
+@dataclass(frozen=True)
 class Scale:
     """A factor and an offset for each channel (Consts), applied where a save requantizes."""
 
@@ -196,8 +211,9 @@ class Save:
 
 Core = Convolution | Product | Load
 
-Elementwise = Minimum | Abs | Gate | LeakyRelu
+Elementwise = Minimum | Abs | Gate | LeakyRelu | Slopes | SteepSlopes
 
 KINDS = {Convolution: "mat_mul", Product: "product", Load: "load", Add: "add", Multiply: "multiply",
-         Minimum: "minimum", Abs: "abs", Gate: "gate", LeakyRelu: "leaky_relu"}
+         Minimum: "minimum", Abs: "abs", Gate: "gate", LeakyRelu: "leaky_relu", Slopes: "slopes",
+         SteepSlopes: "steep_slopes"}
 """The name of each core and of each stage that may be one of several, as in :attr:`Layer.kind`."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -298,7 +299,9 @@ def _two_slopes(state: Rewrite, node: Node, source: str, slope: np.ndarray | flo
 
 
 def prelu(state: Rewrite, node: Node) -> None:
-    """Lower PRelu, with one slope for each channel or element: x + (1 - slope) * relu(-x)."""
+    """Lower PRelu, with one slope for each channel or element: x + (1 - slope) * relu(-x).
+
+    Slopes of channels stay one operation where the SIMD unit has room for them."""
     slope = state.constant(node.input(1)).astype(np.float64)
     operands = _operands(state, node, {node.input(1): 1 - slope})
     source, factor = operands.values
@@ -307,8 +310,22 @@ def prelu(state: Rewrite, node: Node) -> None:
         product = state.emit(node, "Mul", [below, factor], {}, state.shapes[below], "below")
         made = state.add(node, product, str(source))
     else:
-        made = _two_slopes(state, node, str(source), 1 - factor)
+        slopes = np.broadcast_to(1 - factor, state.shapes[str(source)][1])
+        make = state.slopes if _in_simd(state, node, slopes) else partial(_two_slopes, state)
+        made = make(node, str(source), slopes)
     state.hold(node.output, made, operands.index)
+
+
+def _in_simd(state: Rewrite, node: Node, slopes: np.ndarray) -> bool:
+    """Tell whether the SIMD unit computes a PRelu with ``slopes`` [channels] in its convolution's layer.
+
+    Where max pools alone read the result, and do not commute with the slopes, the second of two layers pools it. Then
+    the SIMD unit would be what everything waits for."""
+    readers = state.graph.consumers().get(node.output, ())
+    pooled = bool(readers) and all(reader.op == "MaxPool" for reader in readers)
+    commutes = slopes.min() >= 0 and slopes.max() <= 1
+    return (slopes.size <= state.most_slopes and np.abs(slopes).max() + 1 <= state.largest_slope
+            and (commutes or not pooled))
 
 
 def absolute(state: Rewrite, node: Node) -> None:

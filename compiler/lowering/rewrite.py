@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The graph while it is rewritten: what every tensor of the model has become, and makers of canonical nodes.
 
-Canonical tensors are 1 x channels x height x width. There are ONNX's own Conv, Add, Mul, Abs, Relu, Clip, LeakyRelu and
-MaxPool, and four nodes of ours. ``Product`` multiplies matrices: rows are pixels, columns are channels, and the second
-one's width is 1. ``Enlarge`` repeats every pixel ``factors`` times. Two nodes move nothing. Pixel (y, x) of a ``View``
-is pixel ``offset + y * pitch + x * step`` of its input. ``Assemble`` has parts written into one tensor at ``places``:
-first channel, offset, pitch, step."""
+Canonical tensors are 1 x channels x height x width. There are ONNX's own Conv, Add, Mul, Abs, Relu, Clip, LeakyRelu,
+PRelu of channels and MaxPool, and four nodes of ours. ``Product`` multiplies matrices: rows are pixels, columns are
+channels, and the second one's width is 1. ``Enlarge`` repeats every pixel ``factors`` times. Two nodes move nothing.
+Pixel (y, x) of a ``View`` is pixel ``offset + y * pitch + x * step`` of its input. ``Assemble`` has parts written into
+one tensor at ``places``: first channel, offset, pitch, step."""
 
 from __future__ import annotations
 
@@ -79,6 +79,10 @@ class Rewrite:
     """Whether the SIMD unit computes magnitudes, in numbers that keep their sign."""
     has_slopes: bool = True
     """Whether the machine computes leaky ReLUs."""
+    most_slopes: int = 0
+    """The most channels for each of which the SIMD unit has a slope of its own."""
+    largest_slope: float = 0.0
+    """The largest magnitude of such a slope, less 1."""
     held: dict[str, TensorView] = field(default_factory=dict)
     images: dict[str, tuple[str, np.ndarray | None]] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
@@ -288,6 +292,13 @@ class Rewrite:
     def relu(self, node: Node, source: str, part: str = "") -> str:
         """Add a Relu; return the result's name."""
         return self.emit(node, "Relu", [source], {}, self.shapes[source], part)
+
+    def slopes(self, node: Node, source: str, slopes: np.ndarray) -> str:
+        """Add a PRelu with ``slopes`` [channels]; return the result's name."""
+        name = self.emit(node, "PRelu", [source], {}, self.shapes[source])
+        self.constants[f"{name}/slopes"] = slopes.reshape(-1, 1, 1).astype(np.float32)
+        self.nodes[-1] = self.nodes[-1].replace(inputs=(source, f"{name}/slopes"))
+        return name
 
     def add(self, node: Node, left: str, right: str, part: str = "") -> str:
         """Add a sum of two tensors; return the result's name."""

@@ -96,7 +96,7 @@ def _makes(graph: Graph, node: Node, grid: Grid) -> bool:
 def _is_elementwise(graph: Graph, node: Node) -> bool:
     """Tell whether each output element depends on the elements of the same place only."""
     shapes = {graph.shapes[name] for name in (*node.inputs, node.output) if name in graph.shapes}
-    return node.op in ROWS and ROWS[node.op].elementwise and len(shapes) == 1
+    return len(shapes) == 1 and (node.op == "PRelu" or (node.op in ROWS and ROWS[node.op].elementwise))
 
 
 def _reads(graph: Graph, node: Node, source: str, grid: Grid) -> Grid:

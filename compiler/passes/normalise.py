@@ -2,8 +2,8 @@
 """Pass: bring every operator into canonical form, every tensor with shape 1 x C x H x W.
 
 Conv(x, w, b) with explicit strides, pads (top, left, bottom, right), dilations and group; Add and Mul of two tensors;
-Relu; Abs; Clip from 0; LeakyRelu; MaxPool; functions by lookup table; Product, View and Assemble (``rewrite.py``). The
-row of an operator in ``operators.py`` says how it is rewritten."""
+Relu; Abs; Clip from 0; LeakyRelu; PRelu by channel; MaxPool; functions by lookup table; Product, View and Assemble
+(``rewrite.py``). The row of an operator in ``operators.py`` says how it is rewritten."""
 
 from __future__ import annotations
 
@@ -28,16 +28,19 @@ OPSET = 20
 
 
 def normalise(graph: Graph, lanes: int, refused: list[CompileError] | None = None, *, in_bytes: bool = False,
-              has_abs: bool = False, has_slopes: bool = True) -> Graph:
+              has_abs: bool = False, has_slopes: bool = True, most_slopes: int = 0,
+              largest_slope: float = 0.0) -> Graph:
     """Return the graph in canonical form, for an array of ``lanes`` lanes.
 
     ``in_bytes``: tensors are of eight bits. ``has_abs``: the SIMD unit computes magnitudes. ``has_slopes``: it, or what
-    requantizes, computes leaky ReLUs.
+    requantizes, computes leaky ReLUs. ``most_slopes``: the most channels for which the SIMD unit has a slope each, less
+    than ``largest_slope`` in magnitude.
 
     Raise CompileError for a node that the machine cannot compute. With ``refused`` such errors are added to that list
     instead, and the node's results are taken as inputs; the graph is then of no use."""
     rounds = any(node.op == FAKE_QUANTIZE for node in graph.nodes)
-    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes), in_bytes, has_abs, has_slopes)
+    state = Rewrite(graph, lanes, rounds, aligned_channels(graph, lanes), in_bytes, has_abs, has_slopes,
+                    most_slopes, largest_slope)
     consumers, ends = graph.consumers(), graph.output_tensors()
     for port in graph.inputs:
         hold_input(state, port, consumers, ends)

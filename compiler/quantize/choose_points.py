@@ -12,12 +12,13 @@ import numpy as np
 from weft.compiler.errors import END, refuse
 from weft.compiler.frontend.graph import NO_COPIES, Copied
 from weft.compiler.layers.hir import Layer
-from weft.compiler.layers.stages import Convolution, Gate, LeakyRelu, Load, Product
+from weft.compiler.layers.stages import Convolution, Gate, LeakyRelu, Load, Product, Slopes
 from weft.compiler.layers.var import Var
 from weft.compiler.passes.propagate_quantizers import copies_inputs
 from weft.compiler.quantize.alike import agreed, in_common, with_same_weights
 from weft.compiler.quantize.points import FixedPointParams, LayerFixedPointParams, output_functions
 from weft.compiler.quantize.ranges import HEADROOM, Calibration, sum_key
+from weft.compiler.quantize.slopes import largest_factor
 from weft.compiler.quantize.tables import encode_table, make_pieces, needed_magnitude
 from weft.compiler.quantize.weight_sizes import WeightSizes
 from weft.hw.contract.arch import Arch
@@ -151,11 +152,16 @@ class _Chooser:
         computed = {var.root for layer in self.layers for var in layer.outputs}
         before_slope: dict[str, float] = {}
         for layer in self.layers:
-            if isinstance(layer.elementwise, LeakyRelu):
-                # The SIMD unit sees negative values before they shrink, at the output's point.
-                unshrunk = -self.calibration.ranges[layer.outputs[0].name].low / layer.elementwise.slope
-                root = layer.outputs[0].root
-                before_slope[root] = max(before_slope.get(root, 0.0), unshrunk)
+            # The SIMD unit sees negative values before they shrink, at the output's point.
+            match layer.elementwise:
+                case LeakyRelu(slope):
+                    unshrunk = -self.calibration.ranges[layer.outputs[0].name].low / slope
+                case Slopes(source):
+                    unshrunk = -self.calibration.ranges[source].low
+                case _:
+                    continue
+            root = layer.outputs[0].root
+            before_slope[root] = max(before_slope.get(root, 0.0), unshrunk)
         for name in names:
             least = HEADROOM if name in computed else 1.0
             magnitude = self.calibration.ranges[name].expected(least)
@@ -304,14 +310,25 @@ class _Chooser:
         seen = (self.calibration.sums[sum_key(core.input.name, core.weights)] + self._added(layer)) * SUM_HEADROOM
         worst = (sizes.sums * 2.0 ** (self.width - 1 - activations)
                  + np.abs(self.constants[core.bias])).max() + self._added(layer) * SUM_HEADROOM
-        gate = layer.elementwise
-        beside = max(abs(gate.offset), gate.limit) if isinstance(gate, Gate) else 0.0
-        limit = largest_point(max(min(seen, float(worst)), beside), self.accumulator_width)
+        limit = largest_point(max(min(seen, float(worst)), self._beside(layer)), self.accumulator_width)
         most = self.most.get(core.weights, largest_point(sizes.largest, self.width))
         activations -= self._concession(core, sizes, activations, most, limit)
         self.points[core.input.root] = activations
         point = min(most, limit - activations)
         return point, activations + point
+
+    def _beside(self, layer: Layer) -> float:
+        """Return the largest number that the SIMD unit needs room for in the accumulators, besides sums.
+
+        It is a constant, or what slopes below -1 make of a sum."""
+        match layer.elementwise:
+            case Gate(_, offset, limit):
+                return max(abs(offset), limit)
+            case Slopes():
+                made, number = layer.outputs[0], self.arch.number
+                factor = largest_factor(layer.elementwise, self.constants, number) * 2.0 ** -self.points[made.root]
+                return max(factor, self.calibration.ranges[made.name].magnitude * SUM_HEADROOM)
+        return 0.0
 
     def _sizes(self, name: str) -> WeightSizes:
         """Return the sizes of the weights ``name``, which every turn of the search asks for."""
@@ -359,7 +376,7 @@ class _Chooser:
         roots = core.input.root, core.weights.root
         points = [self.points[root] for root in roots]
         seen = (self.calibration.sums[core.name] + self._added(layer)) * SUM_HEADROOM
-        excess = max(sum(points) - largest_point(seen, self.accumulator_width), 0)
+        excess = max(sum(points) - largest_point(max(seen, self._beside(layer)), self.accumulator_width), 0)
         sizes = [self.calibration.ranges[var.name].root_mean_square or 1.0 for var in (core.input, core.weights)]
         bits = -(-excess // 2) if roots[0] == roots[1] else _bits_of_the_first(excess, points[0], points[1], sizes)
         self.points[roots[0]] -= bits
@@ -374,7 +391,7 @@ class _Chooser:
         can shift them from."""
         names = [var.root for var in layer.inputs]
         total = sum(self.calibration.ranges[var.name].magnitude for var in layer.inputs) * HEADROOM
-        limit = largest_point(total, self.accumulator_width)
+        limit = largest_point(max(total, self._beside(layer)), self.accumulator_width)
         accumulators = min(max(self.points[name] for name in names), limit)
         for name in names:
             self.points[name] = self._within(self.points[name], accumulators)

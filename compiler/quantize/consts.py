@@ -16,6 +16,7 @@ from weft.compiler.layers.hir import Layer
 from weft.compiler.layers.stages import Convolution, Product
 from weft.compiler.progress import each
 from weft.compiler.quantize.numbers import LayerIntegers, Numbers
+from weft.compiler.quantize.slopes import FACTORS
 from weft.compiler.quantize.weights import OutputBlock, encode_weights, product_blocks
 from weft.compiler.quantize.work import done_macs
 from weft.hw.contract.arch import Arch
@@ -83,16 +84,16 @@ def encode_consts(layers: Sequence[Layer], constants: Mapping[str, np.ndarray], 
             blocks = product_blocks(layer.core, arch.array_size)
         base = store.place(vectors)
         tables = own.tables if layer.lookup is None else (own.tables[0][:KEY_ENTRIES], *own.tables[1:])
-        operand = store.place([np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1)
-                               for values in (own.operands, *tables)])
         tiles = layer.output.tiles(arch.array_size)
+        operand = store.place([np.repeat(np.array(values, np.int64).reshape(-1, 1), arch.array_size, axis=1)
+                               for values in (own.operands, *tables)] + _encode_slopes(own, tiles, arch.array_size))
         scales, places = _encode_scales(own, tiles, arch, pools=layer.only_pools)
         scale_base = store.place(scales)
         scale_size = len(scales[0]) if scales else 0
         if layer.factors is not None:
             scale_size, places = SCALE_VECTORS, tuple(range(0, tiles * SCALE_VECTORS, SCALE_VECTORS))
-        placed.append(LayerConsts(base, blocks, operand, len(own.operands), len(own.tables),
-                                  _on_the_way(own, layer, arch), scale_base, places, scale_size,
+        placed.append(LayerConsts(base, blocks, operand, _operand_count(own, tiles), len(own.tables),
+                                  _on_the_way(own, tiles, layer, arch), scale_base, places, scale_size,
                                   done_macs(layer, own.weights, arch.array_size),
                                   _fresh(tables, held) if layer.lookup is not None else ()))
     check_room(store.size, arch)
@@ -130,13 +131,26 @@ def _fresh(tables: Sequence[tuple[int, ...]], held: dict[int, tuple[int, ...]]) 
     return found
 
 
-def _on_the_way(own: LayerIntegers, layer: Layer, arch: Arch) -> int:
+def _encode_slopes(own: LayerIntegers, tiles: int, lanes: int) -> list[np.ndarray]:
+    """Return the factors of the slopes, the vectors of each output channel tile together; 0 beyond the last channel."""
+    if own.slopes is None:
+        return []
+    full = np.pad(own.slopes, ((0, 0), (0, tiles * lanes - own.slopes.shape[1])))
+    return [full.reshape(FACTORS, tiles, lanes).swapaxes(0, 1).reshape(-1, lanes)]
+
+
+def _operand_count(own: LayerIntegers, tiles: int) -> int:
+    """Return how many vectors of constants the SIMD unit reads."""
+    return len(own.operands) if own.slopes is None else FACTORS * tiles
+
+
+def _on_the_way(own: LayerIntegers, tiles: int, layer: Layer, arch: Arch) -> int:
     """Return the vectors of local memory that a layer's SIMD operands or lookup tables need while loading.
 
     Tables get separate places if there is room, as a load into the place of a table that is still unread would wait and
     keep weights behind it waiting."""
     if layer.lookup is None:
-        return len(own.tables[0]) if own.tables else len(own.operands)
+        return len(own.tables[0]) if own.tables else _operand_count(own, tiles)
     together = KEY_ENTRIES + (len(own.tables) - 1) * arch.lut_depth
     return together if together <= arch.local_depth else arch.lut_depth
 

@@ -44,7 +44,7 @@ class LayerIntegers:
     ``weights`` [out, in / ``group``, height, width] and ``bias`` [out], None where it has none; ``operands`` of the
     SIMD unit; lookup ``tables``, the keys first. On INT8 machines ``multipliers`` [requantizations, out] and ``bias``
     of the same shape belong to the requantizer: a rounded tensor first, then the outputs. On others sums begin with the
-    bias."""
+    bias, and ``slopes`` [factors, out] are further constants of the SIMD unit."""
 
     weights: np.ndarray | None
     bias: np.ndarray | None
@@ -52,6 +52,7 @@ class LayerIntegers:
     operands: tuple[int, ...] = ()
     tables: tuple[tuple[int, ...], ...] = ()
     multipliers: np.ndarray | None = None
+    slopes: np.ndarray | None = None
 
 
 class Numbers(ABC):

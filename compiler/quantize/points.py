@@ -15,9 +15,10 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Copied
 from weft.compiler.layers.hir import Layer
-from weft.compiler.layers.stages import Abs, Convolution, Gate, LeakyRelu, Load, Minimum
+from weft.compiler.layers.stages import Abs, Convolution, Gate, LeakyRelu, Load, Minimum, Slopes
 from weft.compiler.lir import NO_SETTINGS, Settings
 from weft.compiler.quantize.numbers import LayerIntegers, LayerQuantization, Numbers
+from weft.compiler.quantize.slopes import slope_factors
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import DataType
 from weft.hw.contract.register_table import output_registers
@@ -208,7 +209,10 @@ class FixedPointParams(Numbers):
             added = added_on_average(errors, layer.core.group, self.means.get(layer.core.input.name, 0.0))
             bias = arch.number.quantize(constants[layer.core.bias] - added, chosen.bias)
         tables = self.tables.get(layer.output.name, ()) if layer.lookup is not None else ()
-        return LayerIntegers(weights, bias, layer.core.group, self._operands(number, layer, arch), tables)
+        slopes = (slope_factors(layer.elementwise, constants, arch.number) if isinstance(layer.elementwise, Slopes)
+                  else None)
+        return LayerIntegers(weights, bias, layer.core.group, self._operands(number, layer, arch), tables,
+                             slopes=slopes)
 
     def _operands(self, number: int, layer: Layer, arch: Arch) -> tuple[int, ...]:
         """Return the constants of a layer's SIMD operation as integers; none if it is done on output.
@@ -216,7 +220,7 @@ class FixedPointParams(Numbers):
         An upper limit lies at the first output's point, a gate's numbers at that of its factors. Multiply rounds by the
         type's own point, so a slope is two factors at that point: one between a half and one, and a power of two."""
         operation = layer.elementwise
-        if operation is None or isinstance(operation, Abs) or on_output(layer, arch):
+        if operation is None or isinstance(operation, Abs | Slopes) or on_output(layer, arch):
             return ()
         if isinstance(operation, LeakyRelu):
             fraction, exponent = math.frexp(operation.slope)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from weft.compiler.layers.stages import Abs, Gate, LeakyRelu, MaxPool, Minimum
+from weft.compiler.layers.stages import Abs, Elementwise, Gate, LeakyRelu, MaxPool, Minimum, Slopes, SteepSlopes
 from weft.compiler.lir import ACCUMULATORS, Address, Operation, Settings, Simd, SimdLoop
+from weft.compiler.quantize.slopes import FACTORS
 from weft.compiler.tiling.spans import View, groups
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.instructions import SimdOpcode
@@ -42,7 +43,7 @@ def emit_pool(pool: MaxPool, source: View, result: View, settings: Settings, arc
                 yield from _repeat(_maximum(reads, write, settings), high - low, arch)
 
 
-def emit_elementwise(operation: Minimum | Abs | Gate | LeakyRelu, operand: int, view: View, settings: Settings,
+def emit_elementwise(operation: Elementwise, operand: int, view: View, settings: Settings,
                      arch: Arch) -> Iterator[Operation]:
     """Yield an operation on every vector of a view; its constants lie at accumulator address ``operand``."""
     yield from BODIES[type(operation)](operand, view, settings, arch)
@@ -100,6 +101,39 @@ def _leaky_relu(operand: int, view: View, settings: Settings, arch: Arch) -> Ite
         yield from _repeat(body, high - low, arch)
 
 
+def _slopes(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
+    """Yield max(x, slope * x) on every vector of a view, with the two factors of each channel's slope."""
+    for tile, part in _by_tiles(view):
+        yield from _leaky_relu(operand + FACTORS * tile, part, settings, arch)
+
+
+def _steep_slopes(operand: int, view: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
+    """Yield x + (slope - 1) * min(x, 0) on every vector of a view; slope - 1 is a product of two factors.
+
+    The first factor is positive, so that the minimum may follow it. The input of an instruction that reads nothing is
+    0."""
+    apart = arch.simd_registers_depth >= FACTORS
+    product = PRODUCT if arch.simd_registers_depth >= 3 else REGISTER
+    for tile, part in _by_tiles(view):
+        first = operand + FACTORS * tile
+        address, second = Address(ACCUMULATORS, part.base), Address(ACCUMULATORS, first + 1)
+        yield _fetch(first, settings)
+        if apart:
+            yield _fetch(first + 1, settings, SECOND)
+        yield from _repeat([
+            Simd(SimdOpcode.MULTIPLY, INPUT, REGISTER, product, settings, address),
+            Simd(SimdOpcode.MIN, INPUT, product, product, settings),
+            Simd(SimdOpcode.MULTIPLY, SECOND, product, product, settings) if apart else
+            Simd(SimdOpcode.MULTIPLY, INPUT, product, product, settings, second, hold=True),
+            Simd(SimdOpcode.ADD, INPUT, product, 0, settings, address, address)], part.box.vectors, arch)
+
+
+def _by_tiles(view: View) -> Iterator[tuple[int, View]]:
+    """Yield the number of each channel tile of a view, and its part of the view."""
+    for tile in range(*view.box.tiles):
+        yield tile, View(view.address(tile, view.box.rows[0], view.box.columns[0]), view.box.of((tile, tile + 1)))
+
+
 def emit_multiply(view: View, second: View, settings: Settings, arch: Arch) -> Iterator[Operation]:
     """Yield the product of two views, vector by vector, into ``view``; both lie densely."""
     left, right = (Address(ACCUMULATORS, entry.base) for entry in (view, second))
@@ -124,7 +158,7 @@ def emit_lookup(view: View, settings: Settings, tables: int, arch: Arch) -> Iter
 
 
 BODIES: dict[type, Callable[[int, View, Settings, Arch], Iterator[Operation]]] = {
-    Minimum: _minimum, Abs: _abs, Gate: _gate, LeakyRelu: _leaky_relu}
+    Minimum: _minimum, Abs: _abs, Gate: _gate, LeakyRelu: _leaky_relu, Slopes: _slopes, SteepSlopes: _steep_slopes}
 
 
 def _fetch(operand: int, settings: Settings, register: int = REGISTER) -> Simd:

@@ -157,7 +157,7 @@ def test_a_network_with_them_is_as_exact_and_has_fewer_layers(tmp_path: Path) ->
     path = maker.save(tmp_path / "model.onnx")
     check_every_step(path, BASE, SAMPLES)
     check_model(path, BASE, SAMPLES, 40)
-    assert len(after_all_steps(path, BASE, SAMPLES)[Layers]) == 4
+    assert len(after_all_steps(path, BASE, SAMPLES)[Layers]) == 2
 
 
 @pytest.mark.parametrize(("slopes", "op"), [([0.25], "LeakyRelu"), ([0.25] * CHANNELS, "LeakyRelu"), ([0], "Relu"),

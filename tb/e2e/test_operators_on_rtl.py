@@ -16,6 +16,7 @@ from weft.cycles.replay import estimate
 from weft.runtime.session import RTL, Session
 from weft.tb.compile import test_blocks as blocks
 from weft.tb.compile import test_both_drams as both_drams
+from weft.tb.compile import test_channel_slopes as channel_slopes
 from weft.tb.compile import test_movement as movement
 from weft.tb.compile import test_products as products
 from weft.tb.compile import test_recurrent as recurrent
@@ -45,7 +46,7 @@ def two_sizes(maker: ModelMaker) -> None:
 
 
 NETWORKS = [tables, two_sizes, movement.concat_of_convolutions, movement.depth_to_space, movement.bilinear,
-            movement.transposed_convolution, movement.slopes, movement.gates]
+            movement.transposed_convolution, movement.slopes, movement.gates, channel_slopes.two]
 
 
 @pytest.mark.slow
