@@ -98,10 +98,12 @@ def percent(before: int, after: int) -> str:
 
 
 def tuned_object(found: list[Tuned], layers: list[str]) -> dict[str, Any]:
-    """Return, for ``--json``, cycles of all and of each layer, waits included, before and after tuning."""
+    """Return, for ``--json``, cycles of all and of each layer, waits included, before and after tuning.
+
+    ``layers``: their names in the order in which they run after tuning."""
     names = iter(layers)
-    rows = [{"name": next(names), "before": before, "after": after} for each in found
-            for before, after in zip(each.before.spent, each.after.spent, strict=True)]
+    rows = [{"name": next(names), "before": each.before.spent[number], "after": each.after.spent[number]}
+            for each in found for number in each.choices.sequence(len(each.after.spent))]
     return {"before": sum(each.before.cycles for each in found), "after": sum(each.after.cycles for each in found),
             "layers": rows}
 

@@ -18,6 +18,7 @@ import msgspec
 
 from weft.compiler.errors import CompileError, refuse
 from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.sequence import first_broken, places, predecessors, sequence
 from weft.compiler.layers.stages import Load
 from weft.compiler.tiling.candidates import Tiling
 from weft.hw.contract.arch import Arch
@@ -25,7 +26,7 @@ from weft.hw.contract.dram import DramModel, LiteDram
 from weft.support.outputs import Kind, write_text
 from weft.support.strict_json import read_object
 
-VERSION = 2
+VERSION = 3
 """The version of the file's form."""
 
 KIND = Kind.of_head("choices that --tune wrote", r'\{\n "choices": \d')
@@ -49,7 +50,9 @@ class Choices:
     ``paces`` and ``fetch_paces``, by which operations are put in order. A pace says for how many half cycles a vector
     through the SIMD unit counts, a fetch pace the same of a beat of a DRAM. ``fetch_pace``: the fetch pace of layers
     that ``fetch_paces`` does not name. ``stripes``, by the number of a layer that loads a tensor for the SIMD unit: the
-    fewest stripes in which it runs together with layers before it, where these fit; with 0 it runs alone."""
+    fewest stripes in which it runs together with layers before it, where these fit; with 0 it runs alone. ``order``, by
+    the number of a layer that does not run at the place of its number: its place (``layers/sequence.py``). All numbers
+    of layers are those of the formulas' sequence, until the step ``sequence`` counts in the chosen one."""
 
     residents: Mapping[str, bool] = field(default_factory=dict)
     spread: Mapping[str, bool] = field(default_factory=dict)
@@ -59,6 +62,7 @@ class Choices:
     fetch_paces: Mapping[int, int] = field(default_factory=dict)
     fetch_pace: int | None = None
     stripes: Mapping[int, int] = field(default_factory=dict)
+    order: Mapping[int, int] = field(default_factory=dict)
     layers: str = ""
     """Digest of the layers and the machine that these are for; none where they fit all."""
 
@@ -70,7 +74,7 @@ class Choices:
                             spread={**found.spread, **other.spread}, tilings={**found.tilings, **other.tilings},
                             paces={**found.paces, **other.paces},
                             fetch_paces={**found.fetch_paces, **other.fetch_paces},
-                            stripes={**found.stripes, **other.stripes},
+                            stripes={**found.stripes, **other.stripes}, order={**found.order, **other.order},
                             fetch_pace=found.fetch_pace if other.fetch_pace is None else other.fetch_pace,
                             copy=found.copy if other.copy is None else other.copy)
         return found
@@ -81,7 +85,19 @@ class Choices:
                        self.copy if self.copy != base.copy else None, _beyond(self.tilings, base.tilings),
                        _beyond(self.paces, base.paces), _beyond(self.fetch_paces, base.fetch_paces),
                        self.fetch_pace if self.fetch_pace != base.fetch_pace else None,
-                       _beyond(self.stripes, base.stripes))
+                       _beyond(self.stripes, base.stripes), _beyond(self.order, base.order))
+
+    def sequence(self, count: int) -> tuple[int, ...]:
+        """Return the numbers of ``count`` layers in the order in which they run."""
+        return sequence(count, self.order)
+
+    def by_place(self, count: int) -> Choices:
+        """Return these choices for ``count`` layers with the places at which layers run as their numbers."""
+        if not self.order:
+            return self
+        at = places(self.sequence(count))
+        return replace(self, tilings=_moved(self.tilings, at), paces=_moved(self.paces, at),
+                       fetch_paces=_moved(self.fetch_paces, at), stripes=_moved(self.stripes, at))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, sorted, so that equal choices are equal text."""
@@ -93,6 +109,10 @@ class Choices:
         """The choices as text, which is equal for equal choices."""
         return json.dumps(self.to_json())
 
+    def text(self) -> str:
+        """Return the choices as a line of text."""
+        return self.key + "\n"
+
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -100,6 +120,10 @@ V = TypeVar("V")
 
 def _beyond(own: Mapping[K, V], base: Mapping[K, V]) -> dict[K, V]:
     return {key: value for key, value in own.items() if key not in base or base[key] != value}
+
+
+def _moved(by_number: Mapping[int, V], at: Sequence[int]) -> dict[int, V]:
+    return {at[number]: value for number, value in by_number.items()}
 
 
 FORMULA = Choices()
@@ -127,7 +151,8 @@ def check_choices(choices: Choices, layers: Layers, arch: Arch) -> None:
     if choices.layers and choices.layers != digest_of(layers, arch):
         raise refuse("choices", "those of another network, machine or version of the compiler",
                      "choices for just these layers on this machine", AGAIN)
-    numbers = [*choices.tilings, *choices.paces, *choices.fetch_paces, *choices.stripes]
+    numbers = [*choices.tilings, *choices.paces, *choices.fetch_paces, *choices.stripes, *choices.order,
+               *choices.order.values()]
     beyond = [number for number in numbers if not 0 <= number < len(layers)]
     if beyond:
         raise refuse("choices", f"layer {beyond[0]}", f"layers 0 to {len(layers) - 1}", AGAIN)
@@ -139,6 +164,10 @@ def check_choices(choices: Choices, layers: Layers, arch: Arch) -> None:
         if not isinstance(layers[number].core, Load) or not 0 <= fewest <= MOST_STRIPES:
             raise refuse("choices", f"{fewest} stripes of layer {number}, {layers[number].name!r}",
                          f"0 to {MOST_STRIPES} of a layer that loads a tensor for the SIMD unit", AGAIN)
+    if choices.order and (broken := first_broken(choices.sequence(len(layers)), predecessors(layers, arch.array_size))):
+        number, other = broken
+        found = f"layer {number}, {layers[number].name!r}, before layer {other}, {layers[other].name!r}"
+        raise refuse("choices", found, "an order in which each layer comes behind what it needs", AGAIN)
     known = {var.root for layer in layers for var in (*layer.inputs, *layer.outputs)}
     for name in (*choices.residents, *choices.spread):
         if name not in known:

@@ -90,6 +90,7 @@ STEPS: tuple[Step, ...] = (
     Step("points", steps.points, POINTS),                           # -> Numbers: points
     Step("scales", steps.scales, SCALES),                           # -> Numbers: scales and zero points
     Step("consts", steps.consts),                                   # -> Consts: the vectors of DRAM1
+    Step("sequence", steps.in_sequence),                            # -> Choices, Layers, Numbers, Consts, in order
     Step("memory", steps.memory),                                   # -> Layout: places, and a tiling for each layer
     Step("schedule", schedule),                                     # -> Schedule of LIR operations
     Step("interleave", interleaved),                                # -> Schedule, in the order of their starts

@@ -287,9 +287,20 @@ def consts(graph: Graph, built: Layers, chosen: Numbers, arch: Arch) -> Consts:
     return encode_consts(built, graph.constants, chosen, arch)
 
 
+def in_sequence(built: Layers, chosen: Numbers, stored: Consts, arch: Arch,
+                choices: Choices) -> tuple[Choices, Layers, Numbers, Consts]:
+    """Return the layers in the sequence of the checked choices, with what belongs to each, and choices by place."""
+    check_choices(choices, built, arch)
+    if not choices.order:
+        return choices, built, chosen, stored
+    order = choices.sequence(len(built))
+    moved = Layers(built[number] for number in order)
+    return (replace(choices.by_place(len(built)), layers=""), moved, chosen.reordered(order, moved, arch),
+            stored.reordered(order, moved, arch))
+
+
 def memory(request: Request, graph: Graph, built: Layers, stored: Consts, arch: Arch, choices: Choices) -> MemoryPlan:
     """Return the verified memory plan: places of all tensors, and a tiling for each layer."""
-    check_choices(choices, built, arch)
     layout = plan_memory(live_ranges(graph, built, arch, request.keep_tensors), built, stored, arch, choices)
     verify_allocations([*layout.dram0.values(), *filter(None, [layout.copy])], arch.dram0_depth, "DRAM0")
     verify_allocations([allocation_of_consts(stored, built), *layout.dram1.values()], arch.dram1_depth, "DRAM1")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.compiler.errors import CompileError, refuse
@@ -41,15 +41,27 @@ def live_ranges(graph: Graph, layers: Sequence[Layer], arch: Arch, keep: bool = 
 
     Inputs live to the end, so that a program can run again; so do outputs, and with ``keep`` all Vars. Layers that may
     run together begin and end together."""
+    inputs, outputs = [whole_var(graph, port.tensor) for port in graph.inputs], graph.output_tensors()
+    roots = dict.fromkeys(var.root for layer in layers for var in layer.outputs)
+    return _lives(inputs, {name: (whole_var(graph, name), keep or name in outputs) for name in roots}, layers, arch)
+
+
+def live_again(lives: Sequence[LiveRange], layers: Sequence[Layer], arch: Arch) -> tuple[LiveRange, ...]:
+    """Return the live ranges of the Vars of ``lives`` for the same layers in another order."""
+    return _lives([life.var for life in lives if life.first < 0],
+                  {life.name: (life.var, life.fixed) for life in lives}, layers, arch)
+
+
+def _lives(inputs: Sequence[Var], made: Mapping[str, tuple[Var, bool]], layers: Sequence[Layer],
+           arch: Arch) -> tuple[LiveRange, ...]:
+    """Return live ranges; ``made``: a Var by its name, and whether it is fixed."""
     end = len(layers)
-    inputs = [whole_var(graph, port.tensor) for port in graph.inputs]
-    outputs = graph.output_tensors()
     found = {var.name: LiveRange(var, -1, end, True) for var in inputs}
     for number, layer in enumerate(layers):
         for name in {var.root: None for var in layer.inputs}:
             found[name] = replace(found[name], last=max(found[name].last, number))
         for name in {var.root: None for var in layer.outputs}:
-            life = found.get(name) or LiveRange(whole_var(graph, name), number, number, keep or name in outputs)
+            life = found.get(name) or LiveRange(made[name][0], number, number, made[name][1])
             found[name] = replace(life, last=end if life.fixed else number)
     leaders = beside(layers, arch)
     ends = {leader: number for number, leader in leaders.items()}  # the last one of each

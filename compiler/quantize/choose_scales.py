@@ -30,6 +30,7 @@ from weft.compiler.quantize.scales import (
     OutputQuantization,
     rounded_weights,
     unchanged_bytes,
+    with_activation_tables,
 )
 from weft.compiler.quantize.tables import function_of
 from weft.compiler.quantize.var_scales import STEPS, var_scales
@@ -79,31 +80,6 @@ def choose_scales(layers: Sequence[Layer], graph: Graph, calibration: Calibratio
     if arch.activation_tables:
         made = with_activation_tables(layers, made, tables, arch.activation_tables)
     return AffineParams(scales, made, tables)
-
-
-def with_activation_tables(layers: Sequence[Layer], made: Sequence[LayerAffineParams],
-                           tables: Mapping[str, tuple[int, ...]],
-                      count: int) -> tuple[LayerAffineParams, ...]:
-    """Return the layers' parameters ``made``, each with the activation table of its first requantization.
-
-    Layers with a Translate get one of ``count`` tables, others 0. A table that already holds the content is not loaded
-    again; else the layer loads the one that was used least recently."""
-    held: dict[tuple[int, ...], int] = {}  # by content, that needed least recently first
-    found = []
-    for layer, own in zip(layers, made, strict=True):
-        table, loads = 0, False
-        if layer.translation is not None:
-            content = tables[layer.output.name]
-            loads = content not in held
-            if not loads:
-                table = held.pop(content)
-            elif len(held) < count:
-                table = len(held) + 1
-            else:
-                table = held.pop(next(iter(held)))
-            held[content] = table
-        found.append(dataclasses.replace(own, activation_table=table, loads_table=loads))
-    return tuple(found)
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------

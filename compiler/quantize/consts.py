@@ -7,7 +7,7 @@ requantizer lie in blocks of their own."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,6 +63,25 @@ class Consts:
 
     vectors: np.ndarray
     layers: tuple[LayerConsts, ...]
+
+    def reordered(self, order: Sequence[int], layers: Sequence[Layer], arch: Arch) -> Consts:
+        """Return the same vectors for the layers at the places ``order``, which are ``layers``.
+
+        Lookup tables are fresh where the layers before hold others now."""
+        held: dict[int, tuple[int, ...]] = {}
+        found = []
+        for number, layer in zip(order, layers, strict=True):
+            own = self.layers[number]
+            if layer.lookup is not None:
+                fresh = _fresh([self._table(own, table, arch.lut_depth) for table in range(own.tables)], held)
+                own = own if fresh == own.fresh else replace(own, fresh=fresh)
+            found.append(own)
+        return Consts(self.vectors, tuple(found))
+
+    def _table(self, own: LayerConsts, number: int, depth: int) -> tuple[int, ...]:
+        """Return the values of a layer's lookup table."""
+        offset, size = own.table_piece(number, depth)
+        return tuple(self.vectors[own.operand + offset:own.operand + offset + size, 0].tolist())
 
     def text(self) -> str:
         """Return the size as text."""

@@ -81,6 +81,10 @@ class Numbers(ABC):
         """Return the integer constants of layer ``number``, which is ``layer``."""
 
     @abstractmethod
+    def reordered(self, order: Sequence[int], layers: Sequence[Layer], arch: Arch) -> Numbers:
+        """Return the same parameters for the layers at the places ``order``, which are ``layers``."""
+
+    @abstractmethod
     def row(self, number: int, layer: Layer) -> dict[str, Any]:
         """Return the parameters of layer ``number`` for the compiler's report."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -190,6 +190,10 @@ class FixedPointParams(Numbers):
     def tensor(self, root: str, arch: Arch) -> TensorPoint:
         """Return the binary point of the Var ``root``, with the data type."""
         return TensorPoint(arch.number, self.vars[root])
+
+    def reordered(self, order: Sequence[int], layers: Sequence[Layer], arch: Arch) -> FixedPointParams:
+        """Return the same points for the layers at the places ``order``."""
+        return replace(self, layers=tuple(self.layers[number] for number in order))
 
     def registers(self, number: int) -> LayerQuantization:
         """Return the register values of the operations of layer ``number``."""

@@ -7,7 +7,7 @@ They are requantized as ``round_half_even((accumulator + bias) * multiplier / 2*
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,6 +133,31 @@ class LayerAffineParams:
         return rounded_weights(values, self.weight_scales)
 
 
+def with_activation_tables(layers: Sequence[Layer], made: Sequence[LayerAffineParams],
+                           tables: Mapping[str, tuple[int, ...]],
+                           count: int) -> tuple[LayerAffineParams, ...]:
+    """Return the layers' parameters ``made``, each with the activation table of its first requantization.
+
+    Layers with a Translate get one of ``count`` tables, others 0. A table that already holds the content is not loaded
+    again; else the layer loads the one that was used least recently."""
+    held: dict[tuple[int, ...], int] = {}  # by content, that needed least recently first
+    found = []
+    for layer, own in zip(layers, made, strict=True):
+        table, loads = 0, False
+        if layer.translation is not None:
+            content = tables[layer.output.name]
+            loads = content not in held
+            if not loads:
+                table = held.pop(content)
+            elif len(held) < count:
+                table = len(held) + 1
+            else:
+                table = held.pop(next(iter(held)))
+            held[content] = table
+        found.append(replace(own, activation_table=table, loads_table=loads))
+    return tuple(found)
+
+
 def unchanged_bytes(channels: int) -> OutputQuantization:
     """Return the requantization that leaves the bytes of ``channels`` channels unchanged."""
     return OutputQuantization(0, np.ones(channels, np.int64), np.zeros(channels, np.int64), 0)
@@ -182,6 +207,13 @@ class AffineParams(Numbers):
     def tensor(self, root: str, arch: Arch) -> TensorScale:
         """Return the scale and zero point of the Var ``root``."""
         return self.vars[root]
+
+    def reordered(self, order: Sequence[int], layers: Sequence[Layer], arch: Arch) -> AffineParams:
+        """Return the same scales for the layers at the places ``order``, and who loads which activation table."""
+        made = tuple(self.layers[number] for number in order)
+        if arch.activation_tables:
+            made = with_activation_tables(layers, made, self.tables, arch.activation_tables)
+        return replace(self, layers=made)
 
     def registers(self, number: int) -> LayerQuantization:
         """Return the register values of the operations of layer ``number``."""

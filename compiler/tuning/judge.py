@@ -9,8 +9,9 @@ promises is only kept when the whole program keeps it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +20,9 @@ from weft.compiler.backend.encode import MachineCode, machine_code
 from weft.compiler.choices import FORMULA, Choices, for_memory
 from weft.compiler.errors import CompileError
 from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.sequence import first_broken, places, predecessors
 from weft.compiler.memory.plan import MemoryPlan, plan_memory, with_tilings
-from weft.compiler.memory.variables import LiveRange
+from weft.compiler.memory.variables import LiveRange, live_again
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.scheduler.mat_muls import Drafts
@@ -35,6 +37,9 @@ from weft.hw.contract.dram import DramModel
 KEPT_PLACES = 64
 """Memory maps that a judge remembers: those of the newest residents and spread tensors."""
 
+
+KEPT_ORDERS = 32
+"""The newest orders of layers whose problem a judge keeps."""
 
 KEPT_SCHEDULES = 2
 """The newest schedules of windows that a judge keeps, for moves that only change paces."""
@@ -56,9 +61,34 @@ class Problem:
         """The choices that formulas make for the network's DRAM, without any search."""
         return for_memory(self.dram, self.arch)
 
+    @cached_property
+    def predecessors(self) -> tuple[frozenset[int], ...]:
+        """The numbers of the layers that each layer has to stay behind."""
+        return predecessors(self.layers, self.arch.array_size)
+
+    def reordered(self, order: Sequence[int]) -> Problem:
+        """Return the problem with layers in another order. Raise CompileError where one would miss what it reads."""
+        if first_broken(order, self.predecessors):
+            raise CompileError("a layer comes before what it needs")
+        layers = Layers(self.layers[number] for number in order)
+        return Problem(live_again(self.lives, layers, self.arch), layers,
+                       self.consts.reordered(order, layers, self.arch),
+                       self.numbers.reordered(order, layers, self.arch), self.arch, self.dram)
+
+
+class Arranged(NamedTuple):
+    """A problem with its layers in the order of some choices.
+
+    ``order``: their numbers. ``problem``, ``choices`` and ``drafts`` count places."""
+
+    order: tuple[int, ...]
+    problem: Problem
+    choices: Choices
+    drafts: Mapping[int, Drafts]
+
 
 class Local(NamedTuple):
-    """The cycles that a candidate saves in the layers ``first`` to before ``end``."""
+    """The cycles that a candidate saves in the layers at the places ``first`` to before ``end``."""
 
     saved: int
     first: int
@@ -68,7 +98,7 @@ class Local(NamedTuple):
 class Whole(NamedTuple):
     """The cycles of all layers.
 
-    ``waits`` [layers]: the cycles of a layer in which the array waited. ``spent`` [layers]: all cycles of a layer."""
+    By a layer's number, ``waits``: the cycles of it in which the array waited; ``spent``: all of its cycles."""
 
     cycles: int
     waits: tuple[int, ...]
@@ -81,6 +111,7 @@ class Judge:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.search = Search()
+        self._problems: dict[tuple[int, ...], Problem] = {}
         self._places: dict[str, MemoryPlan | None] = {}
         self._cycles: dict[Hashable, int] = {}
         self._more: dict[Hashable, int] = {}  # windows that take more than so many cycles
@@ -88,12 +119,33 @@ class Judge:
         self._drafts: dict[int, Drafts] = defaultdict(Drafts)
 
     def layout(self, choices: Choices) -> MemoryPlan | None:
-        """Return the memory map of choices, None if they do not fit."""
-        places = self._placed(replace(choices, tilings={}, paces={}, fetch_paces={}, fetch_pace=None))
-        if places is None:
+        """Return the memory map of choices, by place; None if they do not fit."""
+        arranged = self._arranged(choices)
+        return arranged and self._layout(arranged)
+
+    def _arranged(self, choices: Choices) -> Arranged | None:
+        """Return the problem in the order of choices; None for an order that cannot be."""
+        count = len(self.problem.layers)
+        order = choices.sequence(count)
+        drafts: Mapping[int, Drafts] = self._drafts
+        if not choices.order:
+            return Arranged(order, self.problem, choices, drafts)
+        if order not in self._problems:
+            if len(self._problems) >= KEPT_ORDERS:
+                self._problems.pop(next(iter(self._problems)))
+            try:
+                self._problems[order] = self.problem.reordered(order)
+            except CompileError:
+                return None
+        drafts = {place: self._drafts[number] for place, number in enumerate(order)}
+        return Arranged(order, self._problems[order], choices.by_place(count), drafts)
+
+    def _layout(self, arranged: Arranged) -> MemoryPlan | None:
+        placed = self._placed(arranged)
+        if placed is None:
             return None
         try:
-            return with_tilings(places, choices, self.search)
+            return with_tilings(placed, arranged.choices, self.search)
         except CompileError:
             return None
 
@@ -101,27 +153,29 @@ class Judge:
         """Return the cycles that ``candidate`` saves against ``base``; None if it does not fit, or changes nothing.
 
         What costs cycles saves some number below 0: how many they are is not worth an estimate to the end."""
-        before, after = self.layout(base), self.layout(candidate)
-        if before is None or after is None:
+        old, new = self._arranged(base), self._arranged(candidate)
+        before, after = old and self._layout(old), new and self._layout(new)
+        if old is None or new is None or before is None or after is None:
             return None
-        differs = [number for number in range(len(self.problem.layers))
-                   if _of_layer(before, base, number) != _of_layer(after, candidate, number)]
+        differs = [place for place in range(len(self.problem.layers)) if old.order[place] != new.order[place]
+                   or _of_layer(before, old.choices, place) != _of_layer(after, new.choices, place)]
         if (before.copy is None) != (after.copy is None):
             differs = [*range(len(self.problem.layers))]
         if not differs:
             return None
         first, end = max(differs[0] - 1, 0), min(differs[-1] + 2, len(self.problem.layers))
-        cycles = self._window(before, base, first, end)
+        cycles = self._window(old, before, first, end)
         assert cycles is not None
-        needed = self._window(after, candidate, first, end, cycles)
+        needed = self._window(new, after, first, end, cycles)
         return Local(-1 if needed is None else cycles - needed, first, end)
 
     def whole(self, choices: Choices, most: int | None = None) -> Whole | None:
         """Return the cycles of all layers; None if they do not fit, or certainly take more than ``most``."""
-        layout, problem = self.layout(choices), self.problem
-        if layout is None:
+        arranged, problem = self._arranged(choices), self.problem
+        layout = arranged and self._layout(arranged)
+        if arranged is None or layout is None:
             return None
-        code, found = self._estimated(layout, choices, 0, len(problem.layers), most)
+        code, found = self._estimated(arranged, layout, 0, len(problem.layers), most)
         if found is None:
             return None
         layers = code.layers[found.program.work["instruction"]]
@@ -130,28 +184,32 @@ class Judge:
         lost[:len(where.waits)] = where.waits.sum(1)
         spent = lost.copy()
         spent[:len(where.vectors)] += where.vectors
-        return Whole(found.cycles, tuple(lost.tolist()), tuple(spent.tolist()))
+        at = list(places(arranged.order))
+        return Whole(found.cycles, tuple(lost[at].tolist()), tuple(spent[at].tolist()))
 
-    def _placed(self, choices: Choices) -> MemoryPlan | None:
-        if choices.key not in self._places:
+    def _placed(self, arranged: Arranged) -> MemoryPlan | None:
+        """Return the memory map of choices but for their tilings."""
+        problem = arranged.problem
+        choices = replace(arranged.choices, tilings={}, paces={}, fetch_paces={}, fetch_pace=None)
+        key = choices.key
+        if key not in self._places:
             if len(self._places) >= KEPT_PLACES:
                 self._places.pop(next(iter(self._places)))
-            problem = self.problem
             try:
-                self._places[choices.key] = plan_memory(problem.lives, problem.layers, problem.consts, problem.arch,
-                                                        choices, self.search)
+                self._places[key] = plan_memory(problem.lives, problem.layers, problem.consts, problem.arch, choices,
+                                                self.search)
             except CompileError:
-                self._places[choices.key] = None
-        return self._places[choices.key]
+                self._places[key] = None
+        return self._places[key]
 
-    def _window(self, layout: MemoryPlan, choices: Choices, first: int, end: int,
+    def _window(self, arranged: Arranged, layout: MemoryPlan, first: int, end: int,
                 most: int | None = None) -> int | None:
-        """Return the cycles of some layers alone; None if they surely take more than ``most``."""
-        key = first, end, *_of_window(layout, choices, first, end)
+        """Return the cycles of the layers at some places alone; None if they surely take more than ``most``."""
+        key = first, end, arranged.order, *_of_window(layout, arranged.choices, first, end)
         if key not in self._cycles:
             if most is not None and self._more.get(key, -1) >= most:
                 return None
-            _, found = self._estimated(layout, choices, first, end, most)
+            _, found = self._estimated(arranged, layout, first, end, most)
             if found is None:
                 assert most is not None
                 self._more[key] = most
@@ -159,22 +217,23 @@ class Judge:
             self._cycles[key] = found.cycles
         return self._cycles[key]
 
-    def _scheduled(self, layout: MemoryPlan, first: int, end: int) -> Schedule:
+    def _scheduled(self, arranged: Arranged, layout: MemoryPlan, first: int, end: int) -> Schedule:
         """Return the operations of some layers alone before they are put in order, which does not depend on paces."""
-        key = first, end, *_of_window(layout, FORMULA, first, end)
+        key = first, end, arranged.order, *_of_window(layout, FORMULA, first, end)
         found = self._plain.pop(key, None)
         if found is None:
-            found = schedule_layers(self.problem.numbers, layout, self.problem.arch, first, end, drafts=self._drafts)
+            problem = arranged.problem
+            found = schedule_layers(problem.numbers, layout, problem.arch, first, end, drafts=arranged.drafts)
         self._plain[key] = found  # the newest is the last
         if len(self._plain) > KEPT_SCHEDULES:
             del self._plain[next(iter(self._plain))]
         return found
 
-    def _estimated(self, layout: MemoryPlan, choices: Choices, first: int, end: int,
+    def _estimated(self, arranged: Arranged, layout: MemoryPlan, first: int, end: int,
                    most: int | None) -> tuple[MachineCode, Estimate | None]:
         """Return the program of some layers alone, and its estimate; None for more than ``most`` cycles."""
         problem = self.problem
-        ordered = interleaved(self._scheduled(layout, first, end), problem.arch, choices)
+        ordered = interleaved(self._scheduled(arranged, layout, first, end), problem.arch, arranged.choices)
         code = machine_code(ordered.table, ordered.layers, problem.arch)
         return code, estimate_within(code.content, problem.arch, most, problem.dram, origin=apart(problem.arch))
 
@@ -188,10 +247,11 @@ def _of_window(layout: MemoryPlan, choices: Choices, first: int, end: int) -> tu
 
 
 def _of_layer(layout: MemoryPlan, choices: Choices, number: int) -> Hashable:
-    """Return all that decides how a layer runs: its tiling, with which in stripes, where its tensors are, its pace."""
+    """Return all that decides how a layer runs: its tiling, with which others, where its tensors are, its pace."""
     shape = layout.shapes[number]
     fetch = choices.fetch_paces.get(number, choices.fetch_pace)
-    return shape.streams, layout.plans[number].tiling, layout.stripes.get(number), choices.paces.get(number), fetch
+    return (shape.streams, layout.plans[number].tiling, layout.stripes.get(number), layout.beside.get(number),
+            choices.paces.get(number), fetch)
 
 
 # -- in a process of its own -------------------------------------------------------------------------------------------

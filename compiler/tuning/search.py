@@ -135,7 +135,8 @@ class _Search:
         base, layout = self.current, self.judge.layout(self.current)
         assert layout is not None
         floor = 1 + LEAST_WEIGHT * sum(self.cycles.waits)
-        neighbours = Neighbours(base, layout, [wait + floor for wait in self.cycles.waits], self.judge.search)
+        neighbours = Neighbours(base, layout, [wait + floor for wait in self.cycles.waits], self.judge.search,
+                                self.problem.predecessors)
         if not self.seen:
             self.queue.extend(move.beyond(base) for move in neighbours.openings())
         for _ in range(most):
@@ -175,7 +176,7 @@ class _Search:
                 windows.append(found)
                 what = move.beyond(base)
                 self.taken.append((found.saved, what))
-                self.queue.extend(alike(what, layout))
+                self.queue.extend(alike(what, layout, base.sequence(len(self.problem.layers))))
 
     def _check(self, clock: _Clock) -> None:
         """Estimate the whole program with all that was taken, and with the half that promised most."""
@@ -192,10 +193,10 @@ class _Search:
         self.longest_check = max(self.longest_check, clock.now() - began)
 
 
-def alike(move: Choices, layout: MemoryPlan) -> Iterator[Choices]:
-    """Yield moves that give a move's tilings to other layers of the same form."""
+def alike(move: Choices, layout: MemoryPlan, order: Sequence[int]) -> Iterator[Choices]:
+    """Yield moves that give a move's tilings to other layers of the same form, which run in ``order``."""
     for number, tiling in move.tilings.items():
-        shape = layout.shapes[number]
-        for other, each in enumerate(layout.shapes):
-            if other != number and each.form == shape.form and layout.plans[other].tiling != tiling:
-                yield replace(FORMULA, tilings={other: tiling})
+        form = layout.shapes[order.index(number)].form
+        for place, each in enumerate(layout.shapes):
+            if order[place] != number and each.form == form and layout.plans[place].tiling != tiling:
+                yield replace(FORMULA, tilings={order[place]: tiling})

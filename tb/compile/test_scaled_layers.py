@@ -28,7 +28,6 @@ from weft.compiler.passes.quantization import Quantization
 from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.pipeline import STEPS
 from weft.compiler.products import Products
-from weft.compiler.quantize.choose_scales import with_activation_tables
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.quantize.scales import (
@@ -37,6 +36,7 @@ from weft.compiler.quantize.scales import (
     LayerAffineParams,
     OutputQuantization,
     unchanged_bytes,
+    with_activation_tables,
 )
 from weft.compiler.request import Request
 from weft.compiler.scheduler.schedule import Schedule

@@ -345,7 +345,7 @@ def test_drafts_of_other_tilings_and_places_change_no_operation(problem: Problem
     own, chance, end = Judge(problem), random.Random(3), len(problem.layers)
     layout = own.layout(FORMULA)
     assert layout is not None
-    neighbours = Neighbours(FORMULA, layout, [1.0] * end, own.search)
+    neighbours = Neighbours(FORMULA, layout, [1.0] * end, own.search, problem.predecessors)
     drafts: dict[int, Drafts] = defaultdict(Drafts)
     layouts = [layout, *(other for _ in range(40) if (drawn := neighbours.draw(chance)) is not None
                          and (other := own.layout(drawn)) is not None), layout]
