@@ -44,7 +44,11 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Branches with two functions: which of them finds its table loaded depends on the order."""
     maker = ModelMaker((1, 8, 10, 10))
     stem = maker.node("Relu", maker.conv("x", 8, 8, (3, 3), pads=(1, 1, 1, 1)))
-    ends = [maker.node(function, maker.conv(stem, 8, 8, (1, 1))) for function in ("Sigmoid", "Sigmoid", "Tanh", "Tanh")]
+    ends = []
+    for function in ("Sigmoid", "Tanh"):
+        weights = maker.random.standard_normal((8, 8, 1, 1)).astype(np.float32)
+        for rows in (weights, weights[::-1]):  # the same range, so the same table
+            ends.append(maker.node(function, maker.node("Conv", stem, maker.constant(rows), kernel_shape=(1, 1))))
     pooled = maker.node("MaxPool", stem, kernel_shape=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1))
     maker.conv(maker.node("Concat", *ends, pooled, axis=1), 40, 8, (1, 1))
     return maker.save(tmp_path_factory.mktemp("sequence") / "net.onnx")

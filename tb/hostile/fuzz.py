@@ -17,7 +17,7 @@ from pathlib import Path
 
 from onnx import TensorProto, external_data_helper
 
-from weft.compiler.choices import read_choices
+from weft.compiler.choices import VERSION, read_choices
 from weft.compiler.frontend.reader import read_model
 from weft.compiler.pipeline import compile_model
 from weft.golden.legality import first_stop
@@ -119,10 +119,11 @@ def with_data_outside() -> list[bytes]:
     return found
 
 
-CHOSEN = json.dumps({"choices": 1, "cycles": [9, 8], "parts": [{
+CHOSEN = json.dumps({"choices": VERSION, "cycles": [9, 8], "parts": [{
     "residents": {"a": True}, "spread": {"b": False}, "copy": None, "tilings": {"0": {
         "grain": [1, 8, None], "outputs": 3, "inputs": 1, "taps": 1, "buffers": 2, "weight_slots": 5,
-        "outputs_outer": False}}, "paces": {"0": 8}, "fetch_paces": {}, "fetch_pace": None, "layers": ""}]})
+        "outputs_outer": False}}, "paces": {"0": 8}, "fetch_paces": {}, "fetch_pace": None, "stripes": {"1": 3},
+    "order": {"2": 3, "3": 2}, "layers": ""}]})
 """Choices as a search writes them."""
 
 TARGETS = {

@@ -16,7 +16,7 @@ MEMORY = "tb/unit/boards/test_dram_model.py"
 ESTIMATOR = "tb/system/test_estimator_directed.py::test_the_estimator_says_what_was_measured"
 
 BREAKS = [
-    Break("activation_tables_again", "compiler/quantize/choose_scales.py", "loads = content not in held",
+    Break("activation_tables_again", "compiler/quantize/scales.py", "loads = content not in held",
           "loads = True",
           "a table that is loaded is loaded again",
           f"{SCALED}::test_a_table_is_loaded_once_where_there_is_room_for_all"),
@@ -207,6 +207,12 @@ BREAKS = [
     Break("gate_register", "compiler/scheduler/simd.py", "Simd(SimdOpcode.ADD, INPUT, REGISTER, REGISTER, settings",
           "Simd(SimdOpcode.ADD, INPUT, INPUT, REGISTER, settings", "a gate adds a vector to itself, not to its offset",
           "tb/compile/test_gates.py::test_a_vector_takes_four_instructions_that_read_three_times"),
+    Break("sequence_tables", "compiler/quantize/consts.py", "own if fresh == own.fresh else", "own if own else",
+          "a layer in another order reads the table of the layer before it",
+          "tb/compile/test_sequence.py::test_another_order_computes_the_same_in_the_cycles_that_were_judged[bytes]"),
+    Break("sequence_broken", "compiler/layers/sequence.py", "if where[other] > where[number])", "if other > number)",
+          "choices may name an order in which a layer misses what it reads",
+          "tb/compile/test_sequence.py::test_orders_that_a_network_has_not_are_refused"),
     Break("gate_steps", "compiler/passes/fuse_gates.py", "spread * 2.0 ** point >= FEWEST_STEPS", "True",
           "a hard swish of small numbers loses most of its bits",
           "tb/compile/test_gates.py::test_what_would_lose_or_others_read_stays[of_small_numbers]"),
