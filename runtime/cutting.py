@@ -31,7 +31,7 @@ def cutting_cycles(pieces: Pieces, before: bytes, behind: bytes, estimate: Estim
     stage, end = pieces.stage, len(pieces.works)
     if end <= short:
         return (sum(framed(np.flatnonzero(stage == number)) for number in range(pieces.count))
-                - estimate(pieces.of(np.arange(end)).program))
+                - estimate(pieces.program))
     ends = np.union1d(_near(pieces, 0, 0, near), _near(pieces, end, end, near))
     cycles = framed(ends) - estimate(pieces.of(ends).program)
     for border in range(1, pieces.count):

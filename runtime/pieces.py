@@ -52,10 +52,11 @@ class Pieces:
     """A program that can be cut: its instructions but the Configures, and what registers hold at each.
 
     ``stages`` [instructions, Repeats expanded]: the number of the piece of each instruction of the program, from 0 on;
-    that of a Configure does not count. ``works`` [instructions]: the opcodes that are left, ``stage``: their pieces."""
+    that of a Configure does not count. ``works`` [instructions]: the opcodes that are left, ``stage``: their pieces.
+    ``program``: as it was given, with all of its Configures."""
 
     def __init__(self, program: bytes, stages: np.ndarray, arch: Arch) -> None:
-        self._isa = Isa(arch)
+        self.program, self._isa = program, Isa(arch)
         words = self._isa.split(program)
         self._places = np.flatnonzero(words[0] != Opcode.CONFIGURE)
         self._words = words[:, self._places]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from weft.compiler.pipeline import compile_model
@@ -12,6 +13,8 @@ from weft.cycles.replay import estimate
 from weft.golden.dram import Dram
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.runtime.cutting import cutting_cycles
 from weft.runtime.pieces import Frame, Pieces, stages_of
 from weft.tb.compile.run_model import BASE, ModelMaker
@@ -61,3 +64,14 @@ def test_each_part_is_taken_once(tmp_path: Path) -> None:
     pieces, _ = cut(ARCHS["bytes"], tmp_path)
     for short in (0, 10_000):
         assert cutting_cycles(pieces, b"", b"", lambda _: 1, short=short) == pieces.count - 1
+
+
+def test_a_short_program_is_estimated_as_it_is(tmp_path: Path) -> None:
+    """With Configures that no piece needs: here the length of a program stands for its cycles."""
+    arch = ARCHS["bytes"]
+    model, isa = compiled(tmp_path, arch)[0], Isa(arch)
+    program = isa.assemble([isa.configure(Register.TIMEOUT, 9)] * 3) + model.program
+    stages = np.pad(stages_of(model.program, model, 3, arch, alike), (3, 0))
+    pieces = Pieces(program, stages, arch)
+    lengths = [len(pieces.piece(number).program) for number in range(pieces.count)]
+    assert cutting_cycles(pieces, b"", b"", len) == sum(lengths) - len(program)
