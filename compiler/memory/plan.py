@@ -144,10 +144,11 @@ def plan_memory(lives: Sequence[LiveRange], layers: Sequence[Layer], consts: Con
     ``search``: one that earlier plans of the same layers have used, which knows what candidates cost.
     Raise CompileError if a memory is too small, and for choices that do not fit."""
     planner = planned(lives, layers, consts, arch, choices, search)
-    plans, beside = shares(planner.shapes, planner.plans, arch, choices.tilings)
+    # tilings come last, as in a search, which tries them on a plan that is there
+    plans, beside = shares(planner.shapes, planner.plans, arch)
     striped = Stripes(planner.shapes, plans, local_needs(planner.shapes, plans, beside), planner.local, planner.dram1,
                       [planner.consts], planner.search)
-    striped.choose({*choices.tilings, *beside, *(number - 1 for number in beside)}, choices.stripes)
+    striped.choose({*beside, *(number - 1 for number in beside)}, choices.stripes)
     variables = place_variables(extended(lives, striped.firsts), striped.local, striped.dram1, arch)
     copy = _copy_of_consts(planner, variables.values(), choices.copy)
     layout = MemoryPlan(variables, striped.dram1, striped.local, tuple(striped.shapes), tuple(striped.plans), copy,

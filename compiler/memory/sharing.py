@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.compiler.layers.beside import beside
@@ -34,11 +34,11 @@ class Share:
     accumulators: int
 
 
-def shares(shapes: Sequence[LayerShape], plans: Sequence[Plan], arch: Arch,
-           fixed: Collection[int]) -> tuple[list[Plan], dict[int, Share]]:
+def shares(shapes: Sequence[LayerShape], plans: Sequence[Plan],
+           arch: Arch) -> tuple[list[Plan], dict[int, Share]]:
     """Return the layers' plans, and by number the shares of those that run beside another one.
 
-    All have tilings that fit beside each other. ``fixed``: layers whose tiling must stay."""
+    All have tilings that fit beside each other."""
     found: dict[int, Share] = {}
     plans = [*plans]
 
@@ -48,8 +48,6 @@ def shares(shapes: Sequence[LayerShape], plans: Sequence[Plan], arch: Arch,
 
     for leader, others in together([shape.layer for shape in shapes], arch).items():
         numbers = [leader, *others]
-        if set(numbers) & set(fixed):
-            continue
         chosen = _together([shapes[number] for number in numbers], [plans[number] for number in numbers],
                            smaller)
         if chosen is not None:

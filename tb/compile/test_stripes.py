@@ -18,7 +18,7 @@ from weft.compiler.layers import builder
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory import stripes
 from weft.compiler.memory.allocation import Allocation
-from weft.compiler.memory.plan import MemoryPlan, parse, plan_memory
+from weft.compiler.memory.plan import MemoryPlan, parse, plan_memory, with_tilings
 from weft.compiler.memory.stripes import Stripes
 from weft.compiler.memory.variables import live_ranges, place_variables
 from weft.compiler.pipeline import Step, compile_model
@@ -140,6 +140,20 @@ def test_the_array_works_while_the_table_is_read(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Stripes, "choose", lambda *_: None)
     cycles, alone = (estimate(made[MachineCode].content, TABLES).cycles for made in (products, compiled()))
     assert cycles < 0.8 * alone
+
+
+def test_a_chosen_tiling_is_put_on_the_plan_that_a_search_tried_it_on(tmp_path: Path) -> None:
+    """Else a program takes other cycles than the search told: layers in stripes were kept apart for the tiling."""
+    maker = ModelMaker((1, 8, 64, 16))
+    made = maker.conv(maker.conv("x", 8, 8, (1, 1)), 8, 8, (1, 1))
+    path = maker.save(tmp_path / "net.onnx", maker.node("Sigmoid", made))
+    products = after_all_steps(path, TABLES, np.ones((1, 8, 64, 16), np.float32))
+    layout, graph, layers = products[MemoryPlan], products[Graph], products[Layers]
+    lives, consts = live_ranges(graph, layers, TABLES), products[Consts]
+    for number in range(3):
+        choices = replace(FORMULA, tilings={number: layout.plans[number].tiling})
+        tried = with_tilings(plan_memory(lives, layers, consts, TABLES), choices, Search())
+        assert tried == plan_memory(lives, layers, consts, TABLES, choices)
 
 
 @pytest.mark.parametrize(("scheme", "channels", "alone"), [("FP16BP8", 8, True), ("FP16BP8", 4, False),
