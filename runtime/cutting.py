@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many cycles it costs to cut a program into pieces; of a long program estimated near the borders alone."""
+"""Estimate how many cycles it costs to cut a program into pieces, of a long program near the borders alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `weft compile --tune` gains for the networks of the zoo: cycles before and after, and the mean.
+"""Measure what `weft compile --tune` gains for the networks of the zoo: cycles before and after, and the mean.
 
     python scripts/tune_zoo.py [--seconds 100] [--only NETWORK] [--arch PRESET] [--jobs 2] [--output build/tuning]
 

@@ -24,9 +24,9 @@ LAST = "consts"
 SAMPLES = 2
 """The number of calibration inputs that are run, the first ones."""
 MORE_SAMPLES, FEW_MACS = 8, 1 << 26
-"""Of so few multiply-accumulates more inputs are run behind a host, where few elements jump."""
+"""The inputs that are run behind a host, where few elements jump, of at most so many multiply-accumulates."""
 RANDOM = ("Bernoulli", "Dropout", "Multinomial", "Random")
-"""What the names of operators begin with that draw numbers, other ones each time."""
+"""The beginnings of the names of operators that draw numbers, other ones each time."""
 
 
 def output_signal(request: Request, arch: Arch) -> float | None:

@@ -186,7 +186,7 @@ class Slopes:
 
 @dataclass(frozen=True)
 class SteepSlopes(Slopes):
-    """The same with slopes of any size, for which the SIMD unit takes another instruction."""
+    """An elementwise stage with slopes of any size, for which the SIMD unit takes another instruction."""
 
 
 @dataclass(frozen=True)

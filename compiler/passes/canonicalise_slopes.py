@@ -21,7 +21,7 @@ EQUAL = 1e-6
 
 
 class Slopes(NamedTuple):
-    """What a tensor is: ``source`` times ``above`` where that is positive, times ``below`` where it is negative."""
+    """The slopes of a tensor: it is ``source`` times ``above`` where that is positive, else times ``below``."""
 
     source: str
     above: np.ndarray
@@ -70,7 +70,7 @@ class _Search:
         found = self._made(node)
         if found is not None:
             self.known[node.output] = found
-            if found.above is found.below or np.array_equal(found.above, found.below):
+            if np.array_equal(found.above, found.below):
                 self._of(found.source)[node.output] = found.above
 
     def prelu(self, node: Node) -> tuple[str, np.ndarray] | None:
@@ -80,15 +80,11 @@ class _Search:
         found = self.known.get(node.output) if node.op in JOINS else None
         if found is None:
             return None
+        shape = self.graph.shapes[node.output]
         for name, factor in self._of(found.source).items():
-            for sign, own, other in ((1, found.above, found.below), (-1, found.below, found.above)):
-                if name != node.output and (sign * factor > 0).all() and self.graph.shapes[node.output] == (
-                        shape := self.graph.shapes[name]):
-                    slope = other / factor
-                    alike = abs(own - factor) <= EQUAL * abs(factor)
-                    if alike.all() and (abs(slope - 1) > EQUAL).any() and np.broadcast_shapes(slope.shape,
-                                                                                             shape) == shape:
-                        return name, slope
+            slope = _below(found, factor) if name != node.output and self.graph.shapes[name] == shape else None
+            if slope is not None and np.broadcast_shapes(slope.shape, shape) == shape:
+                return name, slope
         return None
 
     def _of(self, source: str) -> dict[str, np.ndarray]:
@@ -102,6 +98,15 @@ class _Search:
         given = [self.known.get(name, Slopes(name, np.ones(()), np.ones(()))) if value is None
                  else value.astype(np.float64) for name, value in zip(node.inputs, values, strict=True) if name]
         return RULES[node.op](node, given)
+
+
+def _below(found: Slopes, factor: np.ndarray) -> np.ndarray | None:
+    """Return the slope below zero of what is found, seen from ``factor`` times its source; None if it is no PRelu."""
+    for sign, own, other in ((1, found.above, found.below), (-1, found.below, found.above)):
+        if (sign * factor > 0).all():
+            slope, alike = other / factor, abs(own - factor) <= EQUAL * abs(factor)
+            return slope if alike.all() and (abs(slope - 1) > EQUAL).any() else None
+    return None
 
 
 Given = list[Slopes | np.ndarray]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large the weights of a convolution are, which the choice of binary points asks again and again."""
+"""Work out how large weights of a convolution are, which the choice of binary points asks again and again."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Corners(NamedTuple):
 
 @dataclass(frozen=True)
 class Drafts:
-    """What a layer's emitter works out once: templates, walks by the pixels of both sides, and settings of MatMuls.
+    """The things that an emitter works out once: templates, walks by the pixels of both sides, settings of MatMuls.
 
     Settings have their numbers in rows. An emitter of the same layer, with other tilings or places of tensors, may go
     on with them."""

@@ -332,7 +332,7 @@ BREAKS = [
           '"Max": _of_two(np.maximum, np.minimum, zero=True)', '"Max": _of_two(np.maximum, np.maximum, zero=True)',
           "below zero a maximum takes the larger slope",
           "tb/compile/test_slopes.py::test_a_slope_for_all_may_have_an_operator_of_its_own"),
-    Break("slopes_above", "compiler/passes/canonicalise_slopes.py", "if alike.all() and", "if",
+    Break("slopes_above", "compiler/passes/canonicalise_slopes.py", "slope if alike.all() and", "slope if",
           "any sum of two multiples is taken for a PRelu",
           "tb/compile/test_slopes.py::test_other_sums_stay"),
     Break("cutting_at_last", "runtime/cutting.py", "- framed(own[stage[own] <= border])", "- framed(own)",
