@@ -4,7 +4,8 @@
 A whole test has the mark ``wide``. A test with some such cases has ``wide_cases("lanes8", "*-3")``: patterns of what
 stands in the brackets of a case's name. CI runs both commands. Every other test keeps a case in ``make test``, and so
 does each test that the listed breaks (``tb/mutations``) need. A machine that no case of ``make test`` uses is not built
-there: ``arty``, ``pynq``, ``lanes4_slices``, ``lanes3_every_step``, ``lanes2_int8``.
+there: ``arty``, ``pynq``, ``lanes4_slices``, ``lanes3_every_step``,
+``lanes2_int8``, ``lanes12_int8``.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def compiled(folder: Path, arch: Arch) -> tuple[Network, np.ndarray]:
     first = maker.node("Relu", maker.conv("x", 3, 4, (3, 3), pads=(1, 1, 1, 1)))
     maker.node("Add", maker.conv(first, 4, 4, (3, 3), pads=(1, 1, 1, 1)), first)
     samples = maker.random.standard_normal((IMAGES, *maker.shape[1:])).astype(np.float32)
-    report = compile_model(maker.save(folder / "net.onnx"), arch, folder, calibration={"x": samples})
+    report = compile_model(maker.save(folder / "net.onnx"), arch, folder, calibration={"x": samples}, cores=BATCH)
     return Network.load(report.model_path), samples
 
 

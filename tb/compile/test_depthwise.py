@@ -149,11 +149,11 @@ def test_no_step_changes_what_a_network_means(name: str, seed: int, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lanes4_slices", "lanes12_int8"])
+@pytest.mark.wide_cases("lanes4_slices", "lanes12_int8")
+@pytest.mark.parametrize("name", ["lanes4_slices", "lanes12_int8", "lanes10_taps9"])
 def test_hardware_leaves_what_golden_leaves(name: str, tmp_path: Path) -> None:
-    """Small memories, register slices; of bytes two in a DSP block."""
+    """Small memories, register slices; of bytes two in a DSP block; rows of taps."""
     arch = lockstep_archs()[name]
-    assert arch.depthwise_taps == TAPS
     for seed in range(4):
         path, samples = network(tmp_path, Random(f"rtl {seed}"))
         report = compile_model(path, arch, tmp_path, calibration={"x": samples})

@@ -17,6 +17,7 @@ from weft.runtime.session import GOLDEN, RTL, Session
 from weft.tb.compile.layer_bytes import Checked, together
 from weft.tb.compile.run_model import BASE, run_float
 from weft.tb.compile.test_quantised_variants import SAMPLES, SHAPE, Maker
+from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tmodel.network import Network
 
 ROOMY = BASE.replace(data_type="INT8", simd_registers_depth=2, lut_count=1, lut_depth=256)
@@ -136,9 +137,10 @@ def test_what_may_be_negative_is_the_hosts(tmp_path: Path) -> None:
     assert np.abs(made - wanted).max() <= 3.1 * SCALE
 
 
+@pytest.mark.slow
 def test_in_hardware(tmp_path: Path) -> None:
-    """On DRAM1's odd tiles too: three tiles, and no room for anything to stay."""
-    arch = ARCHS["from DRAM"]
+    """On DRAM1's odd tiles too: three tiles, of which memory does not hold all."""
+    arch = lockstep_archs()["lanes4_int8"]
     maker = Maker()
     report = compile_model(maker.save(tmp_path / "model.onnx", excited(maker)), arch, tmp_path,
                            calibration={"x": SAMPLES})

@@ -35,7 +35,7 @@ from weft.compiler.tuning import judge
 from weft.compiler.tuning import network as tuning
 from weft.compiler.tuning.judge import Judge, Problem
 from weft.compiler.tuning.moves import FETCH_PACES, Neighbours
-from weft.compiler.tuning.network import tune_network
+from weft.compiler.tuning.network import problem_of, tune_network
 from weft.compiler.tuning.search import Budget, Tuned, tune
 from weft.cycles.origin import apart
 from weft.cycles.replay import estimate
@@ -45,6 +45,7 @@ from weft.runtime.devices import RTL
 from weft.runtime.session import Session
 from weft.support.processes import Here
 from weft.tb.compile.run_model import BASE, ModelMaker, run_golden
+from weft.tb.random import network_rule
 from weft.tmodel.manifest import TModel
 
 SAMPLES = np.random.default_rng(0).standard_normal((2, 8, 12, 12)).astype(np.float32)
@@ -223,8 +224,13 @@ def test_what_was_tuned_computes_the_same(network: Path, tuned: Tuned, tmp_path:
     assert all((plain[name] == after[name]).all() for name in plain)
 
 
-def test_rtl_of_a_tuned_network_equals_golden(network: Path, tuned: Tuned, tmp_path: Path) -> None:
-    model = TModel.load(compiled(network, tmp_path, tuned.choices).model_path)
+@pytest.mark.slow
+def test_rtl_of_a_tuned_network_equals_golden(network: Path, tmp_path: Path) -> None:
+    arch = network_rule.ARCHS["lanes3"]
+    request = Request(network, {"x": SAMPLES})
+    tuned = found_by(problem_of(request, run_steps(request, arch), EXPECTED))
+    assert tuned.after.cycles < tuned.before.cycles
+    model = TModel.load(compiled(network, tmp_path, tuned.choices, arch=arch).model_path)
     result = Session(model).run({"x": SAMPLES[:1]}, on=RTL)
     assert result.comparison is not None
     result.comparison.insist()

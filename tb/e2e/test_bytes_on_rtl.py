@@ -102,6 +102,7 @@ def test_network_of_real_numbers_on_rtl(machine: str, tmp_path: Path) -> None:
     run_alike(model, samples)
 
 
+@pytest.mark.wide_cases("lanes2_int8")
 @pytest.mark.parametrize("machine", ARCHS)
 def test_functions_on_the_way_out_on_rtl(machine: str, tmp_path: Path) -> None:
     model, samples = calibrated(bent, machine, tmp_path)

@@ -423,7 +423,7 @@ BREAKS = [
           "tb/system/test_estimator.py::test_two_rows_of_weights_a_cycle_take_the_same_cycles[lanes4_int8]"),
     Break("estimate_slice", "cycles/dram.py", "port.scaled < 2 if machine.slices else", "",
           "a machine with register slices is thought to stall as one without",
-          "tb/system/test_estimator.py::test_strided_moves_behind_each_other_take_the_same_cycles[lanes4_slices]"),
+          "tb/system/test_estimator.py::test_strided_moves_behind_each_other_take_the_same_cycles[lanes4_int8]"),
     Break("estimate_response", "cycles/writer.py", "writer.last_put + 2", "writer.last_put + 1",
           "a write to DRAM is done a cycle early", ESTIMATOR),
     Break("estimate_refresh", "cycles/litedram.py", "last = controller.t_rp + controller.t_rfc",

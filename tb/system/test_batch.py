@@ -22,7 +22,7 @@ from weft.runtime.driver.device import Device
 from weft.runtime.session import RTL, Session
 from weft.tb.compile.run_model import ModelMaker
 from weft.tb.compile.test_batch import ARCHS, IMAGES, alone, compiled
-from weft.tb.system.test_system import JOINED
+from weft.tb.system.test_system import JOINED, SYSTEMS
 from weft.tmodel.network import Network
 
 pytestmark = pytest.mark.slow
@@ -35,13 +35,15 @@ FOUR = Arch.load("arty").replace(array_size=4, local_depth=2048, accumulator_dep
 
 def test_rtl_leaves_every_word_and_takes_every_cycle(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Of a full group and of one that leaves a core at rest."""
-    arch = ARCHS["three on two ports"]
+    arch = SYSTEMS["three on two ports"]
     network, samples = compiled(tmp_path, arch)
     session = Session(network)
     found = session.run({"x": samples}, on=RTL, trace_operations=True)
     assert found.comparison is not None
     found.comparison.insist()
-    one = Session(network, alone(arch)).run({"x": samples})
+    unlinked = ARCHS["three on two ports"]
+    (tmp_path / "one").mkdir()
+    one = Session(compiled(tmp_path / "one", unlinked)[0], alone(unlinked)).run({"x": samples})
     assert all(np.array_equal(found.outputs[name], values) for name, values in one.outputs.items())
 
     groups = session.machines[0].batch.groups(IMAGES)
@@ -64,7 +66,7 @@ def test_rtl_leaves_every_word_and_takes_every_cycle(tmp_path: Path, capfd: pyte
 
 def test_the_driver_runs_the_simulated_cores(tmp_path: Path) -> None:
     """Through their pages of registers, as on a board."""
-    network, samples = compiled(tmp_path, ARCHS["three on two ports"])
+    network, samples = compiled(tmp_path, SYSTEMS["three on two ports"])
     session = Session(network)
     with Device.open("sim") as device:
         device.load(network)
@@ -97,25 +99,35 @@ def test_a_trained_network_on_four_cores(tmp_path: Path) -> None:
     assert cycles_an_image(groups[0], FOUR) < estimate(machine.model.program, alone(FOUR)).cycles / 2
 
 
-@pytest.mark.parametrize("pixels", [1, 16])
-def test_reads_are_joined_where_that_takes_fewer_cycles(pixels: int, tmp_path: Path) -> None:
-    """On few pixels weights are nearly all that is read; on many, cores that wait for each other lose more."""
+def joining(folder: Path, pixels: int) -> tuple[Network, np.ndarray, Arch]:
+    """Three convolutions of so many rows and columns, two inputs, and two cores whose reads may be joined."""
     arch = JOINED.replace(join_cycles=500, cores=2, dram0_depth=8192)
     maker = ModelMaker((1, 8, pixels, pixels), seed=5)
     maker.conv(maker.conv(maker.conv("x", 8, 24, (1, 1)), 24, 24, (1, 1)), 24, 2, (1, 1))
     samples = maker.random.standard_normal((2, *maker.shape[1:])).astype(np.float32)
-    report = compile_model(maker.save(tmp_path / "net.onnx"), arch, tmp_path, calibration={"x": samples})
-    network = Network.load(report.model_path)
+    report = compile_model(maker.save(folder / "net.onnx"), arch, folder, calibration={"x": samples})
+    return Network.load(report.model_path), samples, arch
+
+
+@pytest.mark.parametrize("pixels", [1, 16])
+def test_reads_are_joined_where_that_takes_fewer_cycles(pixels: int, tmp_path: Path) -> None:
+    """On few pixels weights are nearly all that is read; on many, cores that wait for each other lose more."""
+    network, _, arch = joining(tmp_path, pixels)
     loaded, = network.machines
     isa = Isa(arch)
     joins = isa.configure(Register.DRAM1_CACHE, MODIFIABLE) in [*isa.disassemble(loaded.program)]
     assert joins == (pixels == 1)
+    group, = Session(network).machines[0].batch.groups(2)
+    cycles, apart = (estimate_system(group, each).cycles for each in (arch, arch.replace(join_cycles=0)))
+    assert cycles < 0.85 * apart if joins else cycles == apart
 
+
+@pytest.mark.wide
+def test_joined_reads_on_rtl(tmp_path: Path) -> None:
+    network, samples, arch = joining(tmp_path, 1)
     session = Session(network)
     found = session.run({"x": samples}, on=RTL)
     assert found.comparison is not None
     found.comparison.insist()
     group, = session.machines[0].batch.groups(2)
     assert found.cycles == estimate_system(group, arch).cycles
-    apart = estimate_system(group, arch.replace(join_cycles=0)).cycles
-    assert found.cycles < 0.85 * apart if joins else found.cycles == apart

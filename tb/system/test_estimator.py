@@ -50,8 +50,8 @@ def test_random_programs_take_the_same_cycles(name: str, latency: int) -> None:
     agree(arch, [Isa(arch).assemble(random_program(arch, seed, LENGTH)) for seed in range(PROGRAMS)], latency)
 
 
-@pytest.mark.wide_cases("lanes8_int8")
-@pytest.mark.parametrize("name", ["lanes2", "lanes4_slices", "lanes8_int8"])
+@pytest.mark.wide_cases("lanes4_slices", "lanes8_int8")
+@pytest.mark.parametrize("name", ["lanes2", "lanes4_int8", "lanes4_slices", "lanes8_int8"])
 def test_strided_moves_behind_each_other_take_the_same_cycles(name: str) -> None:
     """Longer than a random program's, each vector a segment: the way to the bursts fills and stands still. With
     register slices it goes on a cycle later."""
@@ -68,6 +68,7 @@ def test_strided_moves_behind_each_other_take_the_same_cycles(name: str) -> None
     agree(arch, [moves(seed) for seed in range(PROGRAMS)], 30)
 
 
+@pytest.mark.wide_cases("lanes4_slices")
 @pytest.mark.parametrize("name", ["lanes2", "lanes4_slices"])
 def test_a_window_that_is_moved_first_takes_the_same_cycles(name: str) -> None:
     """At the beginning of a program nothing is under way, and the Configure waits where it is read."""
@@ -117,7 +118,7 @@ def test_two_rows_of_weights_a_cycle_beside_a_mat_mul() -> None:
     assert 40 * 8 <= two <= 40 * 8 + 50
 
 
-@pytest.mark.wide_cases("lanes3_every_step", "lanes18_taps9")
+@pytest.mark.wide_cases("lanes3_every_step", "lanes4_slices", "lanes18_taps9")
 @pytest.mark.parametrize("name", ["lanes3_every_step", "lanes4_slices", "lanes10_taps9", "lanes18_taps9"])
 def test_depthwise_mat_muls_take_the_same_cycles(name: str) -> None:
     """Behind each other and between others, with results that lag, follow and are dropped, rows shorter than the taps,
@@ -151,6 +152,7 @@ def test_depthwise_mat_muls_take_the_same_cycles(name: str) -> None:
     agree(arch, [passes(seed) for seed in range(2 * PROGRAMS)], 30)
 
 
+@pytest.mark.wide_cases("lanes4_slices")
 @pytest.mark.parametrize("name", ["lanes4_lut", "lanes4_slices"])
 def test_repeats_take_the_same_cycles(name: str) -> None:
     """Short and long ones behind each other, of instructions that take no longer than the decoder, and of some that

@@ -11,8 +11,8 @@ from weft.tb.random.lockstep import Case, run_cases
 from weft.tb.random.lockstep_archs import lockstep_archs, small_presets
 
 ARCHS, PRESETS = lockstep_archs(), small_presets()
-QUICK, WIDE = "crosslink_nx", "ecpix5_2x4"
-"""The presets in `make test`, which is the smallest to build, and in `make test-wide`, which has two cores."""
+WIDE = ("crosslink_nx", "ecpix5_2x4")
+"""The presets in `make test-wide`: the smallest to build, and one of two cores."""
 SEEDS = range(9000, 9020)
 
 
@@ -48,8 +48,7 @@ def test_hardware_equals_golden_from_any_start(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [
-    QUICK, pytest.param(WIDE, marks=pytest.mark.wide),
-    *(pytest.param(name, marks=pytest.mark.long) for name in PRESETS if name not in (QUICK, WIDE))])
+    pytest.param(name, marks=pytest.mark.wide if name in WIDE else pytest.mark.long) for name in PRESETS])
 def test_every_small_preset_equals_golden_from_any_start(name: str) -> None:
     """Of several cores the first one runs programs, and the others stay as they woke up."""
     assert_equal(PRESETS[name])

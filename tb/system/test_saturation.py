@@ -78,7 +78,7 @@ def rising(arch: Arch) -> tuple[Instruction, ...]:
             isa.configure(Register.OUTPUT_SHIFT, 0), isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, 0, 2), *products)
 
 
-@pytest.mark.wide_cases("lanes4_slices", "lanes4_lut")
+@pytest.mark.wide_cases("lanes4_slices", "lanes3_every_step")
 @pytest.mark.parametrize("name", ["lanes2", "lanes4_int8", "lanes3_every_step", "lanes4_lut", "lanes4_slices"])
 def test_numbers_at_both_ends_are_as_golden_has_them(name: str) -> None:
     arch = ARCHS[name]

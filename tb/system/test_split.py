@@ -19,7 +19,7 @@ from weft.runtime.session import RTL, Session
 from weft.tb.compile.test_batch import alone
 from weft.tmodel.network import Network
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits" / "digits.onnx"
 TWO = Arch.load("arty").replace(array_size=4, local_depth=2048, accumulator_depth=512, dram_ports=SHARED, sampler=0,

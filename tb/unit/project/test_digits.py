@@ -14,6 +14,7 @@ import pytest
 from weft.hw.contract.arch import Arch
 from weft.hw.flow.reports import c_header, summary
 from weft.hw.flow.verilog import TOP_NAME
+from weft.tb.random import network_rule
 
 Weft = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -90,8 +91,14 @@ def test_verilog_writes_three_files(weft: Weft, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_demo_prints_its_table_and_draws_its_picture(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "weft.cli.main", "demo", "--images", "2", "-o", str(tmp_path)]
+@pytest.mark.wide_cases("pynq")
+@pytest.mark.parametrize("machine", ["lanes3", "pynq"])
+def test_demo_prints_its_table_and_draws_its_picture(machine: str, tmp_path: Path) -> None:
+    """On the machine that it takes by itself, and on one of a file."""
+    own = tmp_path / "lanes3.tarch"
+    own.write_text(json.dumps(network_rule.ARCHS["lanes3"].to_dict()))
+    command = [sys.executable, "-m", "weft.cli.main", "demo", "--images", "2", "-o", str(tmp_path),
+               *(() if machine == "pynq" else ("-a", str(own)))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for text in ("accuracy, float", "accuracy, golden", "accuracy, RTL", "RTL equals golden", "cycles an image",
