@@ -69,9 +69,12 @@ class Neighbours:
         return [self._copied(), *self._striped(), *(replace(self.choices, fetch_pace=pace) for pace in FETCH_PACES),
                 *(replace(self.choices, paces=dict.fromkeys(layers, pace)) for pace in PACES)]
 
-    def draw(self, chance: random.Random) -> Choices | None:
-        """Return other choices; None where the draw leads to nothing new."""
-        number = chance.choices(range(len(self.weights)), self.weights)[0]
+    def drawn_layer(self, chance: random.Random) -> int:
+        """Return the number of a layer, more often of one in which the array waited long."""
+        return chance.choices(range(len(self.weights)), self.weights)[0]
+
+    def draw(self, chance: random.Random, number: int) -> Choices | None:
+        """Return other choices for a layer; None where the draw leads to nothing new."""
         moves = {**MOVES, **MOVES_OF_PLACES} if self._is_free else MOVES
         return chance.choices([*moves], [*moves.values()])[0](self, number, chance)
 

@@ -26,7 +26,7 @@ ROUND = 16
 """Moves that are judged side by side."""
 
 MOST_DRAWS = 40
-"""The most draws for a move that was not judged yet; if none comes, all may come again."""
+"""The most draws for a move that was not judged yet; if none comes, pairs of moves are drawn."""
 
 LEAST_WEIGHT = 0.02
 """The weight in the draw of a layer that never waits, as a share of all layers' waits."""
@@ -94,7 +94,8 @@ class _Clock:
 class _Search:
     """The search for one part's choices.
 
-    ``best``: the choices with which the whole program is known to be fastest; ``taken``: those put on top since."""
+    ``best``: the choices with which the whole program is known to be fastest; ``taken``: those put on top since.
+    ``tried_around``: the choices at which no move was left."""
 
     def __init__(self, part: int, problem: Problem, before: Whole, executor: Executor) -> None:
         self.part, self.problem, self.executor = part, problem, executor
@@ -104,6 +105,7 @@ class _Search:
         self.taken: list[tuple[int, Choices]] = []
         self.seen: set[str] = set()
         self.queue: deque[Choices] = deque()
+        self.tried_around: Choices | None = None
         self.judged_layers = 0
         self.longest_check = 0.0
 
@@ -141,10 +143,29 @@ class _Search:
             self.queue.extend(move.beyond(base) for move in neighbours.openings())
         for _ in range(most):
             move = self._unseen(base, neighbours, chance)
-            if move is None:
+            if move is None and self.tried_around != base:  # moves of other choices before: all may come again
+                self.tried_around = base
                 self.seen.clear()
+                move = self._unseen(base, neighbours, chance)
+            if move is None:
+                move = self._unseen_pair(base, neighbours, chance)
+            if move is None:
                 return
             yield move
+
+    def _unseen_pair(self, base: Choices, neighbours: Neighbours, chance: random.Random) -> Choices | None:
+        """Return two moves at once, of a layer or of one and its neighbour, where none alone is left."""
+        for _ in range(MOST_DRAWS):
+            number = neighbours.drawn_layer(chance)
+            first = neighbours.draw(chance, number)
+            layout = None if first is None else self.judge.layout(first)
+            if first is None or layout is None:
+                continue
+            beside = min(max(number + chance.choice((-1, 0, 1)), 0), len(self.problem.layers) - 1)
+            drawn = replace(neighbours, choices=first, layout=layout).draw(chance, beside)
+            if drawn is not None and self._is_new(base, drawn):
+                return drawn
+        return None
 
     def _unseen(self, base: Choices, neighbours: Neighbours, chance: random.Random) -> Choices | None:
         while self.queue:
@@ -152,7 +173,7 @@ class _Search:
             if self._is_new(base, move):
                 return move
         for _ in range(MOST_DRAWS):
-            drawn = neighbours.draw(chance)
+            drawn = neighbours.draw(chance, neighbours.drawn_layer(chance))
             if drawn is not None and self._is_new(base, drawn):
                 return drawn
         return None

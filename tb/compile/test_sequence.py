@@ -125,7 +125,7 @@ def test_where_no_layer_is_free_the_moves_are_those_without_places(tmp_path: Pat
 
     def drawn() -> list[Choices | None]:
         chance = random.Random(0)
-        return [neighbours.draw(chance) for _ in range(30)]
+        return [neighbours.draw(chance, neighbours.drawn_layer(chance)) for _ in range(30)]
 
     found = drawn()
     monkeypatch.setattr("weft.compiler.tuning.moves.MOVES_OF_PLACES", {})

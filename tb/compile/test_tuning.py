@@ -155,6 +155,20 @@ def test_paces_of_all_layers_are_judged_first(problem: Problem) -> None:
     assert {*FETCH_PACES} <= {move.fetch_pace for move in judged}
 
 
+def test_where_no_move_is_left_pairs_are_judged(tmp_path: Path) -> None:
+    """A single layer has few moves: the search goes on with two at once, each of them once."""
+    maker = ModelMaker((1, 8, 6, 6))
+    maker.conv("x", 8, 8, (1, 1))
+    request = Request(maker.save(tmp_path / "net.onnx"), {"x": SAMPLES[:, :, :6, :6]})
+    alone, executor = problem_of(request, run_steps(request, BASE), EXPECTED), Listening()
+    judge.begin([alone])
+    tune([alone], Budget(steps=100), executor, lambda *_: None)
+    named = [[key for key, value in given[-1].to_json().items() if value] for given in executor.given
+             if isinstance(given[-1], Choices)]
+    singles = next(number for number, keys in enumerate(named) if len(keys) > 1)
+    assert len(named) - singles > 20 and all(len(keys) <= 1 for keys in named[:singles])
+
+
 def test_no_budget_finds_the_formulas(problem: Problem) -> None:
     assert found_by(problem, Budget(steps=0)).choices == FORMULA
     assert found_by(problem, Budget(seconds=0)).choices == FORMULA
@@ -353,7 +367,8 @@ def test_drafts_of_other_tilings_and_places_change_no_operation(problem: Problem
     assert layout is not None
     neighbours = Neighbours(FORMULA, layout, [1.0] * end, own.search, problem.predecessors)
     drafts: dict[int, Drafts] = defaultdict(Drafts)
-    layouts = [layout, *(other for _ in range(40) if (drawn := neighbours.draw(chance)) is not None
+    layouts = [layout, *(other for _ in range(40)
+                         if (drawn := neighbours.draw(chance, neighbours.drawn_layer(chance))) is not None
                          and (other := own.layout(drawn)) is not None), layout]
     for each in layouts:
         one = schedule_layers(problem.numbers, each, problem.arch, 0, end, drafts=drafts)
