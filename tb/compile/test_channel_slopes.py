@@ -13,7 +13,7 @@ from weft.compiler.layers.hir import Layers, parse
 from weft.compiler.layers.stages import Slopes, SteepSlopes
 from weft.compiler.lir import Simd, SimdLoop
 from weft.compiler.pipeline import compile_model
-from weft.compiler.quantize.slopes import BODY, FACTORS, SHARE, slope_factors
+from weft.compiler.quantize.slopes import BODY, FACTORS, SHARE, largest_factor, most_slopes, slope_factors
 from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.numerics import DataType
@@ -160,6 +160,13 @@ def test_the_array_does_it_where_the_simd_unit_has_no_room(keys: dict[str, int |
         check_model(path, arch, given, DECIBELS)
 
 
+def test_as_many_channels_as_the_smaller_memory_has_room_for() -> None:
+    """An eighth of it holds two constants of each tile."""
+    arch = BASE.replace(array_size=8, local_depth=256, accumulator_depth=64)
+    assert most_slopes(arch) == 4 * 8 and most_slopes(arch.replace(accumulator_depth=63)) == 3 * 8
+    assert most_slopes(arch.replace(local_depth=32)) == 2 * 8
+
+
 def pooled_alone(maker: ModelMaker) -> None:
     """The second of two layers pools."""
     maker.node("MaxPool", prelu(maker, conv(maker), between(-0.5, 0.9)), kernel_shape=(2, 2), strides=(2, 2))
@@ -236,6 +243,19 @@ def test_numbers_above_zero_stay(name: str) -> None:
     found, _ = factors(Slopes, np.linspace(-2, 1, 1000, dtype=np.float32), number)
     above = np.arange(number.maximum + 1)[:, None]
     assert (number.multiply(number.multiply(above, found[0]), found[1]) <= above).all()
+
+
+@pytest.mark.parametrize("kind", [Slopes, SteepSlopes])
+@pytest.mark.parametrize("name", ["FP16BP8", "FP8BP4"])
+def test_no_factor_is_larger_than_is_said(name: str, kind: type[Slopes]) -> None:
+    """Of a single slope each; the second factor may well be larger than what both make."""
+    number, larger = DataType.parse(name), 0
+    for slope in np.linspace(-3, 1 if kind is Slopes else 4, 301, dtype=np.float32):
+        found, made = factors(kind, np.array([slope]), number)
+        said = largest_factor(kind("x", "slopes"), {"slopes": np.array([slope])}, number)
+        assert np.abs(found).max() <= said
+        larger += np.abs(found[1, 0]) > max(number.one, number.one * abs(made[0]))
+    assert larger > 10
 
 
 def test_constants_have_room_beside_large_tensors(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from weft.compiler.backend.report import CompileReport
 from weft.compiler.choices import FORMULA, Choices, digest_of, read_choices, write_choices
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
-from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.hir import Layer, Layers
 from weft.compiler.layers.sequence import first_broken, places, predecessors, sequence
+from weft.compiler.layers.stages import Load, Save
+from weft.compiler.layers.var import Part, Var
 from weft.compiler.pipeline import compile_model, run_parts, run_steps
 from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.request import Request
@@ -106,6 +108,25 @@ def test_a_layer_stays_behind_what_it_reads(problem: Problem) -> None:
     assert not any(before[number] & {*shared} for number in shared)
 
 
+WHOLE, FIRST, SECOND = (Var("t", channels, 4, 4, Part("r", tile, 0, 4, 1, 16)) for channels, tile in (
+    (12, 0), (4, 0), (4, 1)))
+
+
+@pytest.mark.parametrize(("before", "behind", "waits"), [
+    (("u", WHOLE), (WHOLE, "v"), True), ((WHOLE, "v"), ("u", WHOLE), True), (("u", WHOLE), ("v", WHOLE), True),
+    ((WHOLE, "u"), (WHOLE, "v"), False), (("u", FIRST), (SECOND, "v"), False), (("u", FIRST), ("v", SECOND), False),
+    ((FIRST, "u"), ("v", SECOND), False), (("u", SECOND), (WHOLE, "v"), True), (("u", WHOLE), ("v", SECOND), True),
+    (("u", Var("r", 12, 4, 4)), ("v", SECOND), True)])
+def test_a_layer_waits_for_what_touches_memory_that_either_writes(before: tuple[Var | str, Var | str],
+                                                                  behind: tuple[Var | str, Var | str],
+                                                                  waits: bool) -> None:
+    """What one writes the other one must not have read or written too late: parts of the same tiles of four."""
+    layers = [Layer(str(number), Load(source), (Save(result),)) for number, (source, result) in enumerate(
+        [each if isinstance(each, Var) else Var(f"{each}{number}", 4, 4, 4) for each in pair]
+        for number, pair in enumerate((before, behind)))]
+    assert predecessors(layers, 4) == (frozenset(), frozenset({0} if waits else ()))
+
+
 def test_moves_keep_each_layer_behind_what_it_reads(problem: Problem) -> None:
     found = orders(problem, 40)
     assert len({each.sequence(len(problem.layers)) for each in found}) > 10
@@ -113,6 +134,42 @@ def test_moves_keep_each_layer_behind_what_it_reads(problem: Problem) -> None:
         order = each.sequence(len(problem.layers))
         assert sorted(order) == [*range(len(problem.layers))]
         assert first_broken(order, problem.predecessors) is None
+
+
+def test_a_move_says_all_that_makes_its_order_of_the_one_before(problem: Problem) -> None:
+    """Also that a layer is back at the place of its number."""
+    count, before = len(problem.layers), FORMULA
+    for each in [*orders(problem, 20), FORMULA]:
+        found = neighbours_of(problem, before)._in(each.sequence(count))
+        assert found and before.plus(found.beyond(before)).sequence(count) == each.sequence(count)
+        before = before.plus(found)
+
+
+def test_a_window_has_all_layers_that_have_another_place(problem: Problem) -> None:
+    own, count, before = Judge(problem), len(problem.layers), FORMULA
+    for each in orders(problem, 12):
+        old, new = before.sequence(count), each.sequence(count)
+        moved = [place for place in range(count) if old[place] != new[place]]
+        found = own.local(before, each)
+        assert found and found.first <= max(moved[0] - 1, 0) and found.end >= min(moved[-1] + 2, count)
+        before = each
+
+
+def test_what_a_judge_remembers_of_a_layer_goes_where_the_layer_goes(tmp_path: Path) -> None:
+    """Branches of four kinds, each of which is worked out once, are judged as by somebody who has seen nothing."""
+    maker = ModelMaker((1, 8, 10, 10))
+    ends = [maker.conv("x", 8, channels, (kernel, kernel), pads=(kernel // 2,) * 4)
+            for channels, kernel in ((8, 1), (8, 3), (24, 1), (16, 3))]
+    maker.node("Concat", *ends, axis=1)
+    asked = Request(maker.save(tmp_path / "net.onnx"), {"x": SAMPLES})
+    products, = run_parts(asked, BASE, last="consts")[1]
+    own = problem_of(asked, products, EXPECTED)
+    experienced, cycles = Judge(own), set()
+    for each in [FORMULA, *orders(own, 4)]:
+        found = experienced.whole(each)
+        assert found is not None and found == Judge(own).whole(each)
+        cycles.add(found.cycles)
+    assert len(cycles) > 1
 
 
 def test_where_no_layer_is_free_the_moves_are_those_without_places(tmp_path: Path,

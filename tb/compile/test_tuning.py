@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -23,24 +24,28 @@ from weft.compiler.choices import FORMULA, Choices, for_memory, read_choices, wr
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph
 from weft.compiler.layers.hir import Layers
+from weft.compiler.layers.var import Var
 from weft.compiler.memory.plan import MemoryPlan, plan_memory
+from weft.compiler.memory.stripes import MOST
 from weft.compiler.memory.variables import live_ranges
 from weft.compiler.pipeline import compile_model, run_steps
 from weft.compiler.quantize.consts import Consts
 from weft.compiler.quantize.numbers import Numbers
 from weft.compiler.request import Request
+from weft.compiler.scheduler.interleave import SIMD_CYCLES
 from weft.compiler.scheduler.mat_muls import Drafts
 from weft.compiler.scheduler.schedule import Schedule, schedule_layers
+from weft.compiler.tiling.search import Search
 from weft.compiler.tuning import judge
 from weft.compiler.tuning import network as tuning
-from weft.compiler.tuning.judge import Judge, Problem
-from weft.compiler.tuning.moves import FETCH_PACES, Neighbours
+from weft.compiler.tuning.judge import Judge, Local, Problem, Whole
+from weft.compiler.tuning.moves import FETCH_PACES, PACES, STRIPES, Neighbours
 from weft.compiler.tuning.network import problem_of, tune_network
-from weft.compiler.tuning.search import Budget, Tuned, tune
+from weft.compiler.tuning.search import Budget, Tuned, _Search, alike, tune
 from weft.cycles.origin import apart
 from weft.cycles.replay import estimate
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.dram import EXPECTED, LiteDram
+from weft.hw.contract.dram import EXPECTED, IdealDram, LiteDram
 from weft.runtime.devices import RTL
 from weft.runtime.session import Session
 from weft.support.processes import Here
@@ -198,6 +203,28 @@ def test_a_window_of_all_layers_says_what_the_whole_program_says(problem: Proble
     assert before.cycles != after.cycles
 
 
+def test_a_window_is_what_changes_and_a_layer_on_either_side(problem: Problem) -> None:
+    """A copy of the constants changes all layers."""
+    own, count = Judge(problem), len(problem.layers)
+    layout = own.layout(FORMULA)
+    assert layout is not None
+    for first in range(count):
+        for last in (first, min(first + 1, count - 1)):
+            found = own.local(FORMULA, Choices(paces=dict.fromkeys((first, last), 12)))
+            assert found and found[1:] == (max(first - 1, 0), min(last + 2, count))
+    copied = own.local(FORMULA, Choices(copy=layout.copy is None))
+    assert copied and copied[1:] == (0, count)
+
+
+def test_a_tensor_elsewhere_in_dram_makes_another_window(problem: Problem) -> None:
+    """Rows and banks are others there, and so are the cycles of a board's memory."""
+    layout = Judge(problem).layout(FORMULA)
+    assert layout is not None
+    places = {name: replace(place, base=place.base + 1) for name, place in layout.dram0.items()}
+    kept, moved = (judge._of_window(each, FORMULA, 0, 2) for each in (layout, replace(layout, dram0=places)))
+    assert kept == judge._of_window(replace(layout), FORMULA, 0, 2) != moved
+
+
 def test_what_was_found_is_kept_by_content(network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
     shares: list[float] = []
@@ -215,6 +242,128 @@ def test_what_was_found_is_kept_by_content(network: Path, tmp_path: Path, monkey
     kept.write_text("[{")  # a file that ends early is not believed, and written anew
     assert find(SAMPLES) == first
     assert msgspec.json.decode(kept.read_bytes(), type=list[Tuned]) == first
+
+
+def search_of(problem: Problem, executor: Any) -> _Search:
+    before = Judge(problem).whole(FORMULA)
+    assert before is not None
+    return _Search(0, problem, before, executor)
+
+
+def test_of_moves_whose_windows_meet_the_best_is_taken(problem: Problem) -> None:
+    own = search_of(problem, Here())
+    windows = [Local(70, 5, 7), None, Local(90, 2, 5), Local(0, 7, 9), Local(100, 0, 3), Local(80, 3, 6)]
+    own._take(FORMULA, [(found, Choices(paces={number: 3})) for number, found in enumerate(windows)])
+    assert own.taken == [(100, Choices(paces={4: 3})), (80, Choices(paces={5: 3}))]
+    assert own.judged_layers == sum(found.end - found.first for found in windows if found)
+
+
+@pytest.mark.parametrize(("taken", "cycles", "best"), [
+    ([1, 4, 3, 2], {4: 60, 2: 70}, 4), ([1, 4, 3, 2], {4: 90, 2: 70}, 2), ([1, 4, 3, 2], {4: 100, 2: 101}, 0),
+    ([5], {1: 99}, 1)])
+def test_a_check_keeps_all_or_the_half_that_promised_most(problem: Problem, taken: list[int], cycles: dict[int, int],
+                                                          best: int) -> None:
+    """A judge knows choices by how many layers they name, and programs of ``cycles`` are those of the best ones."""
+    def judged(_: Any, part: int, choices: Choices, most: int) -> Future[Whole]:
+        found: Future[Whole] = Future()
+        assert (part, most) == (0, 100) and {*choices.paces} == {*sorted(taken, reverse=True)[:len(choices.paces)]}
+        found.set_result(Whole(cycles[len(choices.paces)], (), ()))
+        return found
+
+    own = search_of(problem, SimpleNamespace(submit=judged))
+    own.cycles = own.cycles._replace(cycles=100)
+    own.taken = [(saved, Choices(paces={saved: 3})) for saved in taken]
+    own._check(SimpleNamespace(now=lambda: 0.0))  # type: ignore[arg-type]
+    assert len(own.best.paces) == best and own.cycles.cycles == min(100, cycles.get(best, 100))
+    assert not own.taken
+
+
+def test_as_much_time_is_left_for_a_check_as_the_longest_took(problem: Problem) -> None:
+    own, times = search_of(problem, Here()), iter([0.0, 3.0, 10.0, 11.0])
+    judge.begin([problem])
+    for _ in range(2):
+        own.taken = [(1, Choices(paces={0: 3}))]
+        own._check(SimpleNamespace(now=lambda: next(times)))  # type: ignore[arg-type]
+    assert own.longest_check == 3.0
+
+
+def test_layers_of_the_same_form_get_the_same_tiling_wherever_they_run() -> None:
+    """Layers 0, 2 and 3 are alike; 3 has the tiling already. They run in another order."""
+    order, forms, tilings = (2, 1, 3, 0), "abaa", "xyzt"
+    layout: Any = SimpleNamespace(shapes=[SimpleNamespace(form=forms[number]) for number in order],
+                                  plans=[SimpleNamespace(tiling=tilings[number]) for number in order])
+    move: Any = Choices(tilings={0: "t"})  # type: ignore[dict-item]
+    assert [each.tilings for each in alike(move, layout, order)] == [{2: "t"}]
+    move = Choices(tilings={1: "z"})  # type: ignore[dict-item]
+    assert not [*alike(move, layout, order)]
+
+
+def test_parts_share_the_budget(problem: Problem) -> None:
+    executor = Listening()
+    judge.begin([problem, problem])
+    tune([problem, problem], Budget(steps=20), executor, lambda *_: None)
+    judged = [given[0] for given in executor.given if isinstance(given[-1], Choices) and len(given) == 3]
+    assert (judged.count(0), judged.count(1)) == (10, 10)
+
+
+# -- moves -------------------------------------------------------------------------------------------------------------
+def neighbours_of(choices: Choices, loads: Collection[int] = (), layers: int = 12) -> Neighbours:
+    """Of layers of which only that is known which of them load."""
+    layout: Any = SimpleNamespace(shapes=[SimpleNamespace(loads=number in loads) for number in range(layers)])
+    return Neighbours(choices, layout, [1.0] * layers, Search(), [frozenset()] * layers)
+
+
+Move = Callable[[Neighbours, int, random.Random], Choices | None]
+
+
+def drawn(move: Move, neighbours: Neighbours, number: int) -> list[Choices]:
+    chance = random.Random(1)
+    return [found for _ in range(100) if (found := move(neighbours, number, chance)) is not None]
+
+
+@pytest.mark.parametrize(("move", "field", "choices", "there", "paces"), [
+    (Neighbours.pace, "paces", FORMULA, 2 * SIMD_CYCLES, PACES),
+    (Neighbours.pace, "paces", Choices(paces={1: 5}), 5, PACES),
+    (Neighbours.fetch, "fetch_paces", FORMULA, 2, FETCH_PACES),
+    (Neighbours.fetch, "fetch_paces", Choices(fetch_pace=8), 8, FETCH_PACES),
+    (Neighbours.fetch, "fetch_paces", Choices(fetch_paces={1: 3}, fetch_pace=8), 3, FETCH_PACES)])
+def test_a_pace_is_drawn_that_a_layer_has_not(move: Move, field: str, choices: Choices, there: int,
+                                              paces: tuple[int, ...]) -> None:
+    found = drawn(move, neighbours_of(choices), 1)
+    assert {getattr(each, field)[1] for each in found} == {*paces} - {there}
+    assert all(replace(each, **{field: getattr(choices, field)}) == choices for each in found)
+
+
+def test_a_tensor_goes_where_it_is_not_and_a_resident_one_is_not_spread() -> None:
+    a, b, c = (Var(name, 8, 4, 4) for name in "abc")
+    layer = SimpleNamespace(inputs=(a, b), outputs=(c,))
+    layout: Any = SimpleNamespace(local={"a"}, dram1={"b"}, shapes=[SimpleNamespace(layer=layer)])
+    neighbours = Neighbours(FORMULA, layout, [1.0], Search(), [frozenset()])
+    residents = [each.residents for each in drawn(Neighbours.resident, neighbours, 0)]
+    spread = [each.spread for each in drawn(Neighbours.spread, neighbours, 0)]
+    assert all({name: wanted} in residents for name, wanted in {"a": False, "b": True, "c": True}.items())
+    assert {"b": False} in spread and {"c": True} in spread and len({*map(str, spread)}) == 2
+
+
+def test_a_tiling_is_another_one_of_the_layer_wherever_it_runs() -> None:
+    known: dict[str, list[str]] = {"first": ["p", "q"], "second": ["r", "s"], "third": []}
+    layout: Any = SimpleNamespace(shapes=["second", "first", "third"],
+                                  plans=[SimpleNamespace(tiling=each) for each in ("r", "p", "t")])
+    search: Any = SimpleNamespace(fitting=lambda shape, *_: known[shape])
+    neighbours = Neighbours(Choices(order={0: 1, 1: 0}), layout, [1.0] * 3, search, [frozenset()] * 3)
+    for number, wanted in enumerate(("q", "s")):
+        found = drawn(Neighbours.tiling, neighbours, number)
+        assert found and all(str(each.tilings) == f"{{{number}: '{wanted}'}}" for each in found)
+    assert not drawn(Neighbours.tiling, neighbours, 2)
+
+
+def test_stripes_are_those_of_the_layer_or_of_the_next_that_loads_near_it() -> None:
+    """No further behind than layers run together."""
+    for number in range(12):
+        found = drawn(Neighbours.stripes, neighbours_of(Choices(stripes={11: 3}), (2, 11)), number)
+        last = next((place for place in (2, 11) if number <= place < number + MOST), None)
+        assert {tuple(each.stripes) for each in found} == ({(11,)} if last == 11 else {(11, 2)} if last else set())
+        assert last is None or {each.stripes[last] for each in found} == {*STRIPES} - {3 if last == 11 else None}
 
 
 # -- what comes of it --------------------------------------------------------------------------------------------------
@@ -342,6 +491,16 @@ def test_what_is_kept_is_the_tools_own(problem: Problem, monkeypatch: pytest.Mon
     assert tuning.search_digest([problem], STEPS) == kept
     monkeypatch.setattr(tuning, "tool_digest", lambda: "another tool")
     assert tuning.search_digest([problem], STEPS) != kept
+
+
+def test_what_is_kept_is_of_this_network_machine_memory_and_budget(problem: Problem) -> None:
+    weights = replace(problem.consts, vectors=problem.consts.vectors + 1)
+    arch = problem.arch.replace(dram1_depth=2 * problem.arch.dram1_depth)
+    others = [replace(problem, consts=weights), replace(problem, arch=arch), replace(problem, dram=IdealDram(31)),
+              replace(problem, layers=Layers(problem.layers[:-1]))]
+    asked = [([problem], STEPS), ([problem, problem], STEPS), ([problem], replace(STEPS, seed=1)),
+             ([problem], Budget(seconds=48)), *(([other], STEPS) for other in others)]
+    assert len({tuning.search_digest(*each) for each in asked}) == len(asked)
 
 
 def test_a_move_that_only_changes_paces_writes_no_operations_again(problem: Problem,
