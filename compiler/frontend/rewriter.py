@@ -86,11 +86,10 @@ class Writer:
         self.nodes.append(helper.make_node(operator, list(inputs), [output], name=name, **attributes))
         return output
 
-    def constant(self, node: onnx.NodeProto, value: Any, like: str = "") -> str:
-        """Add a constant; return its name. One number has the type of the constant ``like``, if that is known."""
-        kind = self.known[like].dtype if like in self.known else np.float32
+    def constant(self, node: onnx.NodeProto, value: Any) -> str:
+        """Add a constant, an array or a number of type float32; return its name."""
         name = self.new(node, "constant")
-        self.made.append(numpy_helper.from_array(np.asarray(value, getattr(value, "dtype", kind)), name))
+        self.made.append(numpy_helper.from_array(np.asarray(value, getattr(value, "dtype", np.float32)), name))
         return name
 
     def count(self, elements: int) -> None:

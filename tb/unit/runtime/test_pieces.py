@@ -20,6 +20,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import Opcode
 from weft.hw.contract.isa import Isa
+from weft.hw.contract.registers import Register
 from weft.runtime import piecewise
 from weft.runtime.devices import Simulation, machine
 from weft.runtime.pieces import Frame, _loads, stages_of
@@ -160,6 +161,33 @@ def test_no_room_behind_the_images() -> None:
     arch = ARCHS["taps"]
     with pytest.raises(WeftError, match=r"--pieces: found no room in DRAM0 .* a block of 64 KiB up to number"):
         Frame(arch, 1 << 20).before(Machine(arch))
+
+
+@pytest.mark.parametrize("keys", [{"dram0_depth": 100}, {"local_depth": 1024}, {"local_depth": 9000}])
+def test_a_state_is_loaded_and_saved_in_moves_that_a_machine_may_make(keys: dict[str, int]) -> None:
+    """As large as DRAM0, local memory and a block of 64 KiB allow, whatever registers were left behind."""
+    arch = ARCHS["taps"].replace(**keys)
+    state, frame = Machine(arch, Dram(arch), Dram(arch)), Frame(arch, 3)
+    state.local[...] = np.random.default_rng(1).integers(-99, 99, state.local.shape)
+    fresh, (program, read) = Machine(arch, Dram(arch), Dram(arch)), frame.before(state)
+    for block, vectors in read:
+        fresh.dram0.write(0, vectors, block)
+    fresh.run(program)
+    assert np.array_equal(fresh.local, state.local) and fresh.registers[Register.DRAM0_OFFSET] == 0
+    if Register.MOVE_ROWS in fresh.registers:
+        fresh.run(fresh.isa.assemble([fresh.isa.configure(Register.MOVE_ROWS, 1)]))
+    fresh.run(frame.behind())
+    saved = frame.saved()
+    assert [low for low, _, _ in saved] == np.cumsum([0, *(size for _, size, _ in saved)])[:-1].tolist()
+    assert np.array_equal(np.concatenate([fresh.dram0.read(0, size, block) for _, size, block in saved]), state.local)
+
+
+def test_the_last_block_of_dram0_is_one_that_there_is() -> None:
+    arch = ARCHS["taps"]
+    most = Isa(arch).registers[Register.DRAM0_OFFSET].maximum
+    assert Frame(arch, 0)._offset(most).operand1 == most
+    with pytest.raises(WeftError, match=f"it needs block number {most + 1}"):
+        Frame(arch, 0)._offset(most + 1)
 
 
 @pytest.mark.parametrize("words, message", [
