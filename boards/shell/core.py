@@ -57,8 +57,5 @@ class Weft(LiteXModule):
 
 def silent(machine: Machine, pins: dict[str, Any]) -> dict[str, int]:
     """Return the values of inputs that nobody drives: 0, except those that let outputs drain."""
-    unused = {f"i_{name}": 0 for name in machine.ports
-              if machine.is_input(name) and name not in ("clk", "rst") and f"i_{name}" not in pins}
-    if "i_m_axis_sample_tready" in unused:
-        unused["i_m_axis_sample_tready"] = 1
-    return unused
+    return {f"i_{name}": machine.unused(name) for name in machine.ports
+            if machine.is_input(name) and name not in ("clk", "rst") and f"i_{name}" not in pins}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
@@ -15,8 +16,11 @@ from migen import run_simulation
 
 from weft.boards import BOARDS
 from weft.boards.shell import paced, simulated, standalone
+from weft.boards.shell.core import silent
+from weft.boards.shell.machine import Machine
 from weft.boards.shell.narrow import NarrowPort
 from weft.hw.contract.arch import Arch
+from weft.hw.system import with_ports
 
 
 @pytest.mark.parametrize(("width", "parts"), [(64, 2), (32, 4), (16, 8)])
@@ -40,6 +44,43 @@ def test_a_narrow_port_writes_its_part_of_the_word(width: int, parts: int) -> No
 
     run_simulation(narrow, master())
     assert found == [word, ((1 << width // 8) - 1) << width // 8 * part]
+
+
+def test_a_narrow_port_knows_the_parts_of_all_reads_that_may_be_under_way() -> None:
+    """LiteDRAMAXI2Native asks for 17 beats before the first has come. Each then is its part of its word."""
+    wide, count, found = LiteDRAMNativePort("both", 24, 64), 17, list[int]()
+    narrow = NarrowPort(wide, 16)
+    parts = [3 * number % 4 for number in range(count)]
+
+    def master() -> Generator[Any, Any, None]:
+        yield from [wide.cmd.ready.eq(1), narrow.port.rdata.ready.eq(1), narrow.port.cmd.valid.eq(1)]
+        for part in parts:
+            yield narrow.port.cmd.addr.eq(part)
+            yield
+        yield narrow.port.cmd.valid.eq(0)
+        yield
+        yield wide.rdata.valid.eq(1)
+        yield wide.rdata.data.eq(0x3_0002_0001_0000)
+        for _ in range(count):
+            yield
+            found.append((yield narrow.port.rdata.data))
+
+    run_simulation(narrow, master())
+    assert found == parts
+
+
+def weft_pins(name: str) -> dict[str, int]:
+    """What drives the inputs of a machine that a LiteX design leaves open."""
+    machine = Machine(with_ports(Arch.load(name))[1])
+    return silent(machine, {})
+
+
+@pytest.mark.parametrize("name", ["arty", "ecpix5_2x4"])
+def test_samples_that_nobody_takes_drain(name: str) -> None:
+    """Of each core; all else that nobody drives is 0."""
+    pins = weft_pins(name)
+    drains = {f"i_{port}" for port in with_ports(Arch.load(name))[1] if re.fullmatch(r"m_axis_sample\d*_tready", port)}
+    assert drains and {pin for pin, value in pins.items() if value} == drains
 
 
 def test_a_simulated_serial_line_moves_a_byte_at_a_time() -> None:
