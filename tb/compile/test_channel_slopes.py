@@ -167,6 +167,33 @@ def test_as_many_channels_as_the_smaller_memory_has_room_for() -> None:
     assert most_slopes(arch.replace(local_depth=32)) == 2 * 8
 
 
+@pytest.mark.parametrize(("channels", "fits"), [(16, True), (17, False)])
+def test_as_many_channels_as_there_is_room_for_are_a_stage(channels: int, fits: bool, tmp_path: Path) -> None:
+    maker = network(lambda maker: None)
+    prelu(maker, conv(maker, channels), between(-0.5, 1, channels))
+    arch = BASE.replace(array_size=8, accumulator_depth=2 * ROOM)
+    assert bool(stages(maker.save(tmp_path / "model.onnx"), arch, samples(maker))) == fits
+
+
+def test_slopes_of_zero_commute_with_a_max_pool(tmp_path: Path) -> None:
+    """So all is one layer."""
+    maker = network(pooled)
+    layer, = after_all_steps(maker.save(tmp_path / "model.onnx"), BASE, samples(maker))[Layers]
+    assert layer.pool is not None and isinstance(layer.elementwise, Slopes)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.1, 1.5), (-0.5, 0.9)])
+def test_a_max_pool_behind_slopes_that_fall_or_are_steep_is_another_layers(low: float, high: float,
+                                                                           tmp_path: Path) -> None:
+    """Another reader wants the tensor before the pool."""
+    maker = network(lambda maker: None)
+    made = prelu(maker, conv(maker), between(low, high))
+    maker.node("Add", maker.node("MaxPool", made, kernel_shape=(2, 2), strides=(1, 1), pads=(0, 0, 1, 1)), made)
+    layers = after_all_steps(maker.save(tmp_path / "model.onnx"), BASE, samples(maker))[Layers]
+    assert [layer.pool is None for layer in layers if isinstance(layer.elementwise, Slopes)] == [True]
+    assert any(layer.pool for layer in layers)
+
+
 def pooled_alone(maker: ModelMaker) -> None:
     """The second of two layers pools."""
     maker.node("MaxPool", prelu(maker, conv(maker), between(-0.5, 0.9)), kernel_shape=(2, 2), strides=(2, 2))

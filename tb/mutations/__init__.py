@@ -41,6 +41,7 @@ def breaks() -> list[Break]:
     """All of them."""
     from weft.tb.mutations import (
         blocks,
+        by_hand,
         c_driver,
         compiler,
         control,
@@ -55,4 +56,4 @@ def breaks() -> list[Break]:
 
     return [*control.BREAKS, *blocks.BREAKS, *cores.BREAKS, *golden.BREAKS, *compiler.BREAKS, *runtime.BREAKS,
             *driver.BREAKS, *c_driver.BREAKS, *report.BREAKS, *tflite.BREAKS,
-            *once_drawn.BREAKS]
+            *once_drawn.BREAKS, *by_hand.BREAKS]

@@ -21,6 +21,7 @@ from weft.runtime.session import Session
 from weft.support.errors import WeftError
 from weft.tb.compile.run_model import ModelMaker
 from weft.tb.unit.project.test_pages_run import run_page
+from weft.tmodel.host_part import HostPart
 from weft.tmodel.network import Network
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits"
@@ -94,6 +95,9 @@ def test_a_network_with_work_for_a_host_is_refused(tmp_path: Path) -> None:
     assert project.program_of(network).program
     with pytest.raises(WeftError, match="found 2 programs of the machine and 0 parts of the host"):
         project.program_of(replace(network, parts=network.parts * 2))
+    host = object.__new__(HostPart)
+    with pytest.raises(WeftError, match="found 1 programs of the machine and 1 parts of the host"):
+        project.program_of(replace(network, parts=(*network.parts, host)))
     several = replace(network, arch=network.arch.replace(cores=2, dram_ports="shared"))
     with pytest.raises(WeftError, match="found 2; allowed: 1; way out: compile it for one core"):
         project.program_of(several)

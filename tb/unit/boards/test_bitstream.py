@@ -117,6 +117,18 @@ def test_a_missed_clock_leaves_the_last_bitstream(tools: list[float], tmp_path: 
     assert json.loads((folder / "report.json").read_text())["fmax_mhz"] == 45.0
 
 
+def test_of_clocks_that_are_missed_the_best_is_named(tools: list[float], tmp_path: Path) -> None:
+    """Which need not be the last one."""
+    tools += [31.0, 30.0, 29.0]
+    with pytest.raises(WeftError, match=r"31\.0 MHz at best \(seed 1 of 3\)"):
+        bitstream.build(BOARDS["ulx3s"], TINY, tmp_path / "ulx3s", seeds=(1, 2, 3))
+
+
+def test_a_clock_that_is_just_reached_is_not_late() -> None:
+    clocks = {f"{achieved:g}": {"achieved": achieved, "constraint": 40.0} for achieved in (39.9, 40.0, 40.1)}
+    assert bitstream.late({"fmax": clocks}) == ["39.9"]
+
+
 def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

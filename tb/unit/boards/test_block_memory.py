@@ -26,6 +26,8 @@ def test_windows_begin_where_their_registers_can() -> None:
     arch = Arch.load("tiny")
     assert windows(arch.replace(dram0_depth=20_000), 4096) == {
         "dram0": Window(0, 80_000), "dram1": Window(0x20000, 1024), "program": Window(0x30000, 4096)}
+    exact = arch.replace(dram0_depth=0x20000 // arch.vector_bytes)
+    assert windows(exact, 4096)["dram1"].start == 0x20000
 
 
 class Users:
@@ -147,3 +149,50 @@ def test_machine_and_host_find_what_was_written(seed: int) -> None:
     users = Users(seed)
     run_simulation(users.memory, [users.writer(), users.reader(), users.host(), passive(users.patience)()])
     assert users.ended == 3 and users.read > ROUNDS
+
+
+def test_reads_have_their_turn_beside_writes_without_a_pause() -> None:
+    """And writes beside reads: of forty cycles each gets its half."""
+    memory, moved = BlockMemory(WINDOWS, 18), {"w": 0, "r": 0}
+
+    def master(channel: str) -> Step:
+        address = getattr(memory.port, f"a{channel}")
+        yield from [address.addr.eq(0), address.len.eq(23), address.size.eq(WORD_SIZE), address.burst.eq(INCREMENTING),
+                    address.valid.eq(1), memory.port.w.valid.eq(1), memory.port.r.ready.eq(1)]
+        for _ in range(40):
+            yield
+            beats = getattr(memory.port, channel)
+            moved[channel] += (yield beats.valid) & (yield beats.ready)
+            if (yield address.ready):
+                yield address.valid.eq(0)
+
+    run_simulation(memory, [master("w"), master("r")])
+    assert min(moved.values()) >= 16
+
+
+def test_a_burst_ends_when_the_response_before_was_taken() -> None:
+    """Two bursts of one word, whose responses have their marks, and nobody takes one at first."""
+    memory, marks = BlockMemory(WINDOWS, 18), list[int]()
+    taken, port = 0, memory.port
+
+    def addresses() -> Step:
+        for mark in (0, 1):
+            yield from [port.aw.addr.eq(0), port.aw.len.eq(0), port.aw.size.eq(WORD_SIZE),
+                        port.aw.burst.eq(INCREMENTING), port.aw.id.eq(mark), port.aw.valid.eq(1)]
+            yield
+            while not (yield port.aw.ready):
+                yield
+        yield port.aw.valid.eq(0)
+
+    def words() -> Step:
+        nonlocal taken
+        yield port.w.valid.eq(1)
+        for cycle in range(40):
+            yield port.b.ready.eq(cycle >= 20)
+            yield
+            taken += (yield port.w.ready) and cycle < 20
+            if (yield port.b.valid) and (yield port.b.ready):
+                marks.append((yield port.b.id))
+
+    run_simulation(memory, [passive(addresses)(), words()])
+    assert taken == 1 and marks == [0, 1]

@@ -147,6 +147,28 @@ def test_a_fifth_row_is_opened_after_the_window_of_four() -> None:
     assert kept[4] - kept[0] >= window and longer[4] - kept[4] == 7
 
 
+@pytest.mark.parametrize("board", ["ulx3s", "colorlight_i9", "ecpix5"])
+@pytest.mark.parametrize("cycles", [60, 67])
+def test_rows_are_opened_and_closed_as_long_after_another_as_the_chip_asks(board: str, cycles: int) -> None:
+    """Times far longer than any chip's. Of one bank's rows: from opening to closing (tRAS, then tRP), and from opening
+    to opening (tRC). Of two banks' rows: from opening to opening (tRRD), a cycle more behind the bus's turn."""
+    dram = dram_of(board)
+    same, other = dram.banks * dram.row_bytes, dram.row_bytes
+    for name, address, wanted in (("t_ras", same, cycles + dram.t_rp), ("t_rc", same, cycles),
+                                  ("t_rrd", other, cycles + 1)):
+        first, second = asked(replace(dram, **{name: cycles}), [(0, "read", 0, 1), (1, "read", address, 1)])["r"]
+        assert second - first == wanted, name
+
+
+@pytest.mark.parametrize("board", ["ulx3s", "ecpix5"])
+def test_a_row_is_closed_though_another_bank_has_just_opened_one(board: str) -> None:
+    """tRRD holds back what opens a row alone: here it runs while tRP of the other bank does."""
+    dram = replace(dram_of(board), t_rp=60, t_rrd=60)
+    reads = [(0, "read", dram.row_bytes, 1), (90, "read", 0, 1), (91, "read", (dram.banks + 1) * dram.row_bytes, 1)]
+    _, opened, behind = asked(dram, reads, 400)["r"]
+    assert 60 <= behind - opened < 75
+
+
 def test_a_write_then_a_read_turns_the_bus() -> None:
     dram = dram_of("ulx3s")
     alone = asked(dram, [(1, "read", 0, 4)])["r"]

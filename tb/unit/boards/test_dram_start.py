@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from weft.cli.main import exit_code
@@ -16,6 +17,7 @@ from weft.runtime.driver import uartbone
 from weft.runtime.driver.bridge import Bridge
 from weft.runtime.driver.dram_start import (
     HARDWARE,
+    TEST_WORDS,
     DramController,
     Setting,
     best,
@@ -71,6 +73,15 @@ def test_a_stuck_address_line_is_found(stuck: int | None) -> None:
     else:
         with pytest.raises(WeftError, match=r"memory at 0x4"):
             check_memory(bridge, MEMORY_BASE, MEMORY_BYTES)
+
+
+def test_the_check_writes_what_it_reads_whatever_was_written_before() -> None:
+    """Memory that lost the same words since then holds them again."""
+    model = DramModel([])
+    bridge = Bridge(model)
+    bridge.write(MEMORY_BASE, np.random.default_rng(0).integers(0, 1 << 32, TEST_WORDS, np.uint32))
+    model.words.clear()
+    check_memory(bridge, MEMORY_BASE, MEMORY_BYTES)
 
 
 def test_the_check_ends_with_the_last_word_of_memory() -> None:

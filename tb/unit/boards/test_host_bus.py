@@ -70,6 +70,23 @@ def test_the_witness_says_what_the_host_expects() -> None:
     assert len(set(crcs.values())) == 2
 
 
+def test_accesses_that_nobody_answers_are_counted_too() -> None:
+    """The host gets a word for them, as LiteX's bus has it after a time-out, and counts it."""
+    watched = wishbone.Interface(address_width=32, addressing="word")
+    witness, said = Witness(watched), list[int]()
+
+    def host() -> Generator[Any, Any, None]:
+        yield from [watched.cyc.eq(1), watched.stb.eq(1), watched.adr.eq(7), watched.dat_r.eq(ALL_BITS),
+                    watched.err.eq(1)]
+        yield
+        yield from [watched.cyc.eq(0), watched.stb.eq(0), watched.err.eq(0)]
+        for place in range(WITNESS_WORDS):
+            said.append((yield from witness.bus.read(place)))
+
+    run_simulation(witness, host())
+    assert said == [0, fold(0, 28, np.array([ALL_BITS], np.uint32))]
+
+
 def test_as_many_reads_as_there_is_room_for() -> None:
     """The first is taken at once, and the six bytes of each other one wait."""
     assert 6 * (UartBone.most_reads - 1) <= ROOM_BYTES < 6 * UartBone.most_reads

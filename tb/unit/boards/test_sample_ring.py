@@ -64,3 +64,17 @@ def test_samples_come_out_once_and_in_order(seed: int, often: float) -> None:
     run_simulation(ring, [host(), passive(machine)(ring, put, random.Random(seed + 10), often)])
     assert got == put[:len(got)] and len(put) - len(got) <= RING_SAMPLES + 1
     assert max(levels) <= most <= RING_SAMPLES and (most == RING_SAMPLES) == (often > 0.1)
+
+
+def test_a_write_to_a_sample_takes_none() -> None:
+    """Nor does one to the count of those that were written."""
+    ring = SampleRing()
+
+    def host() -> Step:
+        for address in (RING_WORDS // 4 + RING_TAKEN // 4, RING_WRITTEN // 4, RING_WORDS // 4 + 8 + RING_TAKEN // 4):
+            yield from ring.bus.write(address, 5)
+            assert (yield from ring.bus.read(RING_TAKEN // 4)) == 0
+        yield from ring.bus.write(RING_TAKEN // 4, 5)
+        assert (yield from ring.bus.read(RING_TAKEN // 4)) == 5
+
+    run_simulation(ring, host())

@@ -175,6 +175,35 @@ def test_interrupts_latch_rises_mask_and_clear() -> None:
     master.run(steps)
 
 
+def test_a_rise_in_the_cycle_in_which_its_bit_is_cleared_is_kept() -> None:
+    """Of rises one cycle later each the first are cleared: those before the cycle that the answer follows."""
+    kept, clears = list[bool](), list[int]()
+    bit = 1 << Status.DONE
+    for rise in range(6):
+        dut = CsrSlave(make_arch())
+        master = Master(dut, Random(1))
+
+        def steps(ports, rise=rise, master=master):
+            ports.put("axil.aw.payload", {"addr": OFFSET["INTERRUPT_STATUS"], "prot": 0})
+            ports.put("axil.w.payload", {"data": bit, "strb": 15})
+            ports["axil.aw.valid"] = ports["axil.w.valid"] = 1
+            for cycle in range(8):
+                if cycle == rise:
+                    ports.put("status", {"done": 1})
+                yield
+                if cycle == 0:
+                    ports["axil.aw.valid"] = ports["axil.w.valid"] = 0
+                if ports["axil.b.valid"] and len(clears) == rise:
+                    clears.append(cycle - 1)
+            ports["axil.b.ready"] = 1
+            yield
+            ports["axil.b.ready"] = 0
+            kept.append(bool((yield from master.read(ports, OFFSET["INTERRUPT_STATUS"])) & bit))
+
+        master.run(steps)
+    assert len({*clears}) == 1 and kept == [rise >= clears[0] for rise in range(6)] and 0 < clears[0] < 5
+
+
 def test_reads_and_writes_do_not_wait_for_each_other() -> None:
     dut = CsrSlave(make_arch())
     master = Master(dut, Random(5))

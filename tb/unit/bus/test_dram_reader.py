@@ -114,6 +114,13 @@ def test_a_vector_a_cycle_where_vectors_are_narrower_than_the_bus() -> None:
     assert len(bench.sink.taken) / (bench.sink.taken[-1] - bench.sink.taken[0] + 1) >= 0.99
 
 
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_a_read_fills_local_memory_from_anywhere_within_a_beat(first: int) -> None:
+    """Vectors of two bytes from a bus of eight: 1024 of them take a beat more if the first is inside one."""
+    bench = Bench((2, "FP8BP4", 64, 16), one(1024, dram=(first, 0, 0)), 6, depth=1024).run()
+    assert sum(beats for _, beats, _ in bench.axi.bursts) == 256 + (first > 0)
+
+
 def test_short_operations_follow_each_other_without_a_gap() -> None:
     """Operations of 4 beats each hide a latency of 30 cycles: later ones are requested before the first one's data."""
     bench = Bench((8, "FP16BP8", 64, 16), one(2, count=64), 7, axi=(1.0, (30, 30))).run()

@@ -9,7 +9,7 @@ from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, LOCAL_READ_LATENCY
 from weft.tb.bench.axi_models import AxiWriteMemory, ByteMemory
 from weft.tb.bench.block_bench import simulate
-from weft.tb.bench.block_models import Pulses, ReadServer, Script, Source
+from weft.tb.bench.block_models import Model, Pulses, ReadServer, Script, Source
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,
@@ -154,6 +154,20 @@ def test_short_operations_and_strided_vectors_keep_the_bus_busy() -> None:
     machine = (8, "FP16BP8", 64, 16)
     assert Bench(machine, one(2, count=64), 10, axi=(1.0, (30, 30))).run().utilisation >= 0.9
     assert Bench(machine, one(250, dram=(0, 2, 0)), 10, axi=(1.0, (30, 30))).run().utilisation >= 0.95
+
+
+def test_busy_until_the_last_of_many_short_operations_is_answered() -> None:
+    """Many more than eight are under way while the memory answers late."""
+    class Busy(Model):
+        def watch(self, ports) -> None:
+            taken, done = len(bench.source.taken), len(bench.done.cycles)
+            most.append(taken - done)
+            assert ports["busy"] or taken - done <= 1  # one was taken or is done in this cycle
+
+    most: list[int] = []
+    bench = Bench((8, "FP16BP8", 64, 16), one(1, count=64), 12, axi=(1.0, (200, 200)))
+    bench.run(Busy())
+    assert max(most) >= 16
 
 
 def test_done_follows_the_last_response() -> None:

@@ -89,6 +89,7 @@ def test_the_systems_own_registers() -> None:
             assert (yield from master.read(ports, OWN[name])) == value, name
         for name, value in (("GROUP_START", 0b110), ("GROUP_RESET", 0b011), ("GROUP_DONE", 7), ("GROUP_START", 0)):
             yield from master.write(ports, OWN[name], value)
+        yield from master.write(ports, OWN["GROUP_START"], 0b111, 0b1110)  # without the byte that has the cores
 
     master.run(steps)
     assert master.seen == [("start", 0b110), ("soft_reset", 0b011)]

@@ -339,6 +339,29 @@ def test_halt_stops_at_once_and_forgets_what_is_inside() -> None:
     bench(TINY).run(Source("i", words, rng), Halt("o", rng), Cycles(30))
 
 
+def test_what_is_legal_before_a_fault_is_given_though_the_machine_stops() -> None:
+    """The interlock takes it late, when the supervisor has long halted the decoder because of the fault."""
+    words = isa_words(lambda isa: [isa.mat_mul(0, 0, 1), Instruction(15)])
+    rng, taken = Random(0), list[int]()
+
+    class Late(Watched):
+        stopped = 0
+
+        def drive(self, ports: Ports) -> None:
+            super().drive(ports)
+            ports["halt"], ports["o.ready"] = self.stopped, ports.cycle >= 20
+
+        def watch(self, ports: Ports) -> None:
+            super().watch(ports)
+            self.stopped = ports["fault"]
+
+        def on_taken(self, ports: Ports, item: int) -> None:
+            taken.append(ports.cycle)
+
+    bench(TINY).run(Source("i", words, rng), Late("o", rng), Cycles(30))
+    assert taken == [20]
+
+
 def test_swap_marks_the_first_mat_mul_after_a_load_or_a_reset() -> None:
     """A reset keeps the weights that were loaded and not yet taken over."""
     def build(isa: Isa) -> list[Instruction]:

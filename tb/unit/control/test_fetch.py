@@ -125,6 +125,28 @@ def test_programs_of_both_sources_do_not_mix(size) -> None:
         assert bench.sink.items[at:at + len(instructions)] == instructions
 
 
+@pytest.mark.parametrize("gap", range(4))
+def test_a_program_waits_for_the_bytes_of_the_stream_wherever_they_are(gap: int) -> None:
+    """A beat with half an instruction is on its way, and the program comes so many cycles behind it."""
+    bench = Bench(make_arch(8, 32), 5, 1.0)
+    programs = {name: bench.rng.randbytes(16) for name in ("stream", "program")}
+    beats = {name: beats_of(bench.layout, program, bench.rng) for name, program in programs.items()}
+
+    def steps(ports):
+        bench.sources["stream"].items += beats["stream"][:1]
+        while not bench.sources["stream"].finished:
+            yield
+        yield from range(gap)
+        bench.sources["program"].items += beats["program"]
+        yield from range(12)
+        bench.sources["stream"].items += beats["stream"][1:]
+        while len(bench.sink.items) < 4:
+            yield
+
+    bench.run(4, steps)
+    assert bench.sink.items == sum((instructions_of(program, 8) for program in programs.values()), [])
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_discard_takes_everything_and_the_next_program_is_whole(size) -> None:
     bench = Bench(make_arch(size, 64), 4, 0.7)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from weft.hw.contract.host_link import ROOM_BYTES
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.checked_bridge import CheckedBridge
 from weft.runtime.driver.etherbone import Etherbone
-from weft.runtime.driver.transport import LinkError
+from weft.runtime.driver.transport import LinkError, LinkFault, Read, Write
 from weft.runtime.driver.uartbone import UartBone
 from weft.tb.bench.link_models import Faults, Memory, UartWire, UdpWire, Witnessed, flip_bits
 
@@ -335,3 +336,63 @@ def test_late_answers_are_known() -> None:
     wire._input.append(wire._answers(bytes.fromhex("4e6f104400000000000f0001") + (1).to_bytes(4, "big")
                                      + BASE.to_bytes(4, "big"))[0])
     assert transport.read(BASE + 4, 1).tolist() == [2]
+
+
+@pytest.mark.parametrize(("failing", "strays"), [(2, 0), (3, 1)])
+def test_a_far_end_may_have_been_off_after_three_attempts(failing: int, strays: int) -> None:
+    """An answer to the fourth counts as a stray, even if the link says nothing of it."""
+    bridge, _ = link("udp", Memory(BASE, WORDS))
+    left = iter([True] * failing)
+
+    def exchange() -> np.ndarray:
+        if next(left, False):
+            raise LinkFault("nothing")
+        return np.zeros(1, np.uint32)
+
+    bridge._recover = lambda: None  # type: ignore[method-assign]
+    bridge._persist(exchange)
+    assert bridge.strays == strays
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("witnessed")])
+def test_what_waits_is_what_was_given(kind: str) -> None:
+    """The caller may use its array again before anything is sent."""
+    memory = Memory(BASE, WORDS)
+    bridge, _ = link(kind, memory)
+    words = np.arange(5, dtype=np.uint32)
+    bridge.write(BASE, words)
+    words[...] = 77
+    assert bridge.read(BASE, 5).tolist() == memory.words[:5].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_witness_does_not_make_sure_what_was_in_doubt() -> None:
+    """Words that a plain bridge wrote are looked at again, if anything went astray."""
+    memory = Memory(BASE, WORDS)
+    wire = UdpWire(Witnessed(memory, WITNESS), None)
+    plain = Bridge(Etherbone("model", wire, wire.sleep))
+    plain.write(BASE, np.arange(5, dtype=np.uint32))
+    memory.words[2] = 9
+    plain.doubt()
+    bridge = CheckedBridge(plain, WITNESS)
+    bridge.write(BASE, np.arange(5, dtype=np.uint32))
+    bridge.settle()
+    assert memory.words[:5].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_commands_behind_a_stray_are_not_carried_out() -> None:
+    """Each is in a window of its own, and the first one goes astray."""
+    bridge, _ = link("witnessed udp", Memory(BASE, WORDS))
+    assert isinstance(bridge, CheckedBridge)
+    carried: list[int] = []
+
+    def carry(writes: Sequence[Write], reads: Sequence[Read]) -> list[np.ndarray]:
+        carried.append(len(writes))
+        bridge.strays += len(carried) == 1
+        return []
+
+    bridge._carry = carry  # type: ignore[method-assign]
+    bridge._windows = lambda writes: iter([[each] for each in writes])  # type: ignore[method-assign]
+    for word in range(4):
+        bridge.command(BASE, word)
+    bridge._flush([])
+    assert carried[0] == 1 and sum(carried) == 1

@@ -72,6 +72,14 @@ def test_one_word_too_far(places: tuple[tuple[int, int], ...]) -> None:
         ShellFile.of(windows(*places))
 
 
+def test_on_chip_memories_end_within_the_memory() -> None:
+    """Also where the bus goes on behind it."""
+    content = windows((0, 0x8000), (0x8000, 0x4000), (0xC000, 0x4000))
+    content["memory"] = {**ON_CHIP["memory"], "bytes": 0x10000 - 4}
+    with pytest.raises(ValueError, match="overlap, or lie outside memory"):
+        ShellFile.of(content)
+
+
 def test_memory_ends_with_the_bus() -> None:
     assert ShellFile.of({**SHELL, "memory": {"base": 0x8000_0000, "bytes": 0x8000_0000}}).places[0].bytes == 1 << 31
     assert ShellFile.of({**SHELL, "memory": {"base": 0, "bytes": END}}).places[0].bytes == END

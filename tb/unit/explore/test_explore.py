@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from weft.explore import measure
 from weft.explore import space as defaults
 from weft.explore.measure import Network, Refused, _least_vectors, digest_of
 from weft.explore.results import Results
-from weft.explore.search import BOUNDED, ESTIMATED, FIT, REFUSED, Outcome, Search
+from weft.explore.search import BOUNDED, ESTIMATED, FIT, REFUSED, Found, Outcome, Search
 from weft.explore.space import FREE_OF_CONSTANTS, FREE_OF_PROGRAM, Point, default_axes, points, without
 from weft.explore.workers import dask
 from weft.hw.contract.arch import Arch
@@ -147,6 +148,20 @@ def test_the_front_is_that_of_looking_at_everything(network: Network, space: lis
     assert [found.cycles for found in outcome.front] == [every[found.point.index] for found in outcome.front]
     assert sum(outcome.counts.values()) == len(space)
     assert outcome.counts[FIT] == len(space) - len(fitting) and outcome.counts[BOUNDED] and outcome.counts[ESTIMATED]
+
+
+@pytest.mark.parametrize(("measured", "beaten"), [
+    ([(10, 100), (10, 80)], [None, 80, 80]), ([(10, 80), (10, 100)], [None, 80, 80]),
+    ([(10, 80), (20, 90)], [None, 80, 80]), ([(20, 70), (10, 80)], [None, 80, 70]),
+    ([(20, 90), (10, 80)], [None, 80, 80])])
+def test_the_machine_to_beat_is_the_fastest_of_those_that_cost_no_more(measured: list[tuple[int, int]],
+                                                                       beaten: list[int | None],
+                                                                       space: list[Point]) -> None:
+    """Of shares below 10, of 10 and of 20, whoever was measured first."""
+    own = Search([], [], Here(), 1, Results(), MEMORY)
+    for share, taken in measured:
+        own._enter(Found(replace(space[0], share=share), (taken,)))
+    assert [own._to_beat(replace(space[0], share=share)) for share in (9, 10, 20)] == beaten
 
 
 def test_machines_that_cannot_run_the_network_are_counted(network: Network, space: list[Point],

@@ -79,6 +79,16 @@ def test_differences_name_each_byte_ascending() -> None:
     assert differences(a, b, limit=1) == [(2_500_000, 1, 0x5A)]
 
 
+def test_a_difference_is_named_once_where_pieces_of_memories_lie_within_each_other() -> None:
+    """One memory has five pages without a hole, the other one the second and the fourth of them."""
+    first, second = (Dram(make_arch()) for _ in range(2))
+    first.fill(0, 5 * 4096, 7)
+    for page in (1, 3):
+        second.fill(page * 4096, page * 4096 + 8, 9)
+    found = differences(first, second)
+    assert len({*found}) == len(found) == 5 * 4096 and found == sorted(found)
+
+
 def test_an_access_beyond_the_address_space_is_refused() -> None:
     dram = Dram(make_arch(axi_address_width=16))
     dram.read(65536 // 4 - 1, 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from weft.golden.machine import Machine
-from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.instructions import DataFlow, SimdOpcode, SimdSub
 from weft.hw.contract.key_values import EVERY_STEP
 from weft.hw.contract.registers import Register
 from weft.tb.unit.golden.machines import make_arch, rows, run, to_accumulators, to_local
@@ -299,3 +299,14 @@ def test_progress_ends_with_the_whole_program(machine: Machine) -> None:
     seen: list[tuple[int, int]] = []
     machine.run(machine.isa.assemble([machine.isa.no_op()] * 2500), progress=lambda *done: seen.append(done))
     assert seen == [(0, 2500), (1000, 2500), (2000, 2500), (2500, 2500)]
+
+
+@pytest.mark.parametrize(("opcode", "counts"), [
+    (SimdOpcode.MAX, True), (SimdOpcode.MIN, False), (SimdOpcode.ADD, False)])
+def test_of_what_the_simd_unit_reads_a_maximum_alone_counts_as_saturated(opcode: SimdOpcode, counts: bool) -> None:
+    """A limit is about the same of a saturated number as of the number itself."""
+    machine = Machine(make_arch())
+    to_accumulators(machine, [[2 ** 20, -(2 ** 20)]])
+    run(machine, machine.isa.configure(Register.OUTPUT_SHIFT, 0),
+        machine.isa.simd(SimdSub(opcode, left=0, right=0), read=0, write=0))
+    assert bool(machine.saturated) == counts

@@ -10,6 +10,7 @@ import pytest
 
 from weft.golden.check import MachineStop
 from weft.golden.machine import Machine
+from weft.golden.sync import SyncCounters
 from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
 from weft.hw.contract.isa import Isa
@@ -187,6 +188,16 @@ def test_a_stopped_machine_stays_stopped_until_reset() -> None:
     machine.soft_reset()
     run(machine, ISA.no_op())
     assert machine.program_counter == 1
+
+
+def test_a_reset_clears_the_counters_of_its_core_alone() -> None:
+    """What a core was posted and did not take is gone; others are not reset."""
+    arch = MACHINES["cores"]
+    counters = SyncCounters(arch)
+    machines = [Machine(arch, core=core, sync=counters) for core in range(arch.cores)]
+    run(machines[0], machines[0].isa.post(2, [0, 1], 0, 1))
+    machines[1].soft_reset()
+    assert counters.values[:, 2].tolist() == [1, 0, 0]
 
 
 def test_the_program_counter_of_an_error_follows_configure() -> None:

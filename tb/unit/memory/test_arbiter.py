@@ -66,3 +66,20 @@ def test_all_requesting_are_served_in_turn(count: int) -> None:
 
     simulate(RoundRobin(count), All(3 * count))
     assert order == list(range(count)) * 3
+
+
+def test_a_grant_that_is_not_used_is_kept_where_that_is_asked_for() -> None:
+    """Whoever asks beside it, until it is used; then the next one has its turn."""
+    requests = [(0b100, 0), (0b111, 0), (0b111, 0), (0b111, 1), (0b111, 1), (0b110, 0), (0b111, 0), (0b101, 1)]
+    found: list[int] = []
+
+    class Given(Cycles):
+        def drive(self, ports: Ports) -> None:
+            ports["requests"], ports["advance"] = requests[ports.cycle]
+
+        def watch(self, ports: Ports) -> None:
+            super().watch(ports)
+            found.append(ports["grant"])
+
+    simulate(RoundRobin(3, keeps=True), Given(len(requests)))
+    assert found == [0b100, 0b100, 0b100, 0b100, 0b001, 0b010, 0b010, 0b100]

@@ -29,6 +29,7 @@ from weft.cli import (
     streams,
 )
 from weft.cli.main import exit_code
+from weft.cli.tuning import print_tuned
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import LiteDram
 from weft.runtime.driver import dram_start, targets
@@ -184,3 +185,13 @@ def test_a_missing_value_is_told_of_its_own_command(capsys: pytest.CaptureFixtur
     assert exit_code(["inspect", "net.onnx", "-a"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("weft: command weft inspect: found Option '-a'") and "way out: weft inspect --help" in said
+
+
+def test_of_tuned_layers_those_are_shown_that_take_more_or_less(capsys: pytest.CaptureFixture[str]) -> None:
+    """By a thousandth of all cycles at least; the last row is of all."""
+    rows = [("less", 5000, 4990), ("more", 100, 110), ("hardly", 4900, 4909), ("same", 0, 0)]
+    print_tuned({"before": 10_000, "after": 10_009,
+                 "layers": [{"name": name, "before": before, "after": after} for name, before, after in rows]})
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert shown == [["less", "5,000", "4,990", "0.20"], ["more", "100", "110", "-10.00"],
+                     ["all", "10,000", "10,009", "-0.09"]]

@@ -10,15 +10,17 @@ import json
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from weft.cli.main import exit_code
-from weft.cycles.program import MEMORIES
-from weft.hw.contract.units import UNIT_NAMES, Memory
-from weft.report.collect import Machine, _numbers, lanes_used, page_data
+from weft.cycles.program import MEMORIES, WORK
+from weft.hw.contract.arch import Arch
+from weft.hw.contract.units import OPERATION, UNIT_NAMES, Memory
+from weft.report.collect import Machine, _numbers, lanes_used, page_data, roof_point
 from weft.report.columns import packed
 from weft.report.live import SAMPLES, memory_over_time
 from weft.report.operations import Ran
@@ -101,6 +103,42 @@ def test_columns_are_the_operations(ran: Ran) -> None:
     assert sorted(found) == expected
     order = list(zip(units.tolist(), begin.tolist(), strict=True))
     assert order == sorted(order)  # the page looks for the operation under the pointer by halves
+
+
+def test_an_operation_begins_when_its_unit_has_ended_the_one_before() -> None:
+    """It is taken earlier; another unit's operations do not count."""
+    model: Any = SimpleNamespace(arch=Arch.load("tiny"))
+    times = [(0, 0, 4), (1, 2, 3), (0, 3, 9), (0, 12, 12)]
+    operations = np.zeros(4, OPERATION)
+    for row, (unit, start, finish) in zip(operations, times, strict=True):
+        row["unit"], row["start_cycle"], row["finish_cycle"] = unit, start, finish
+    ran = Ran(model, b"", 20, operations)
+    vars(ran)["work"] = np.zeros(4, WORK)  # no LoadWeight among them
+    vars(ran)["work"]["unit"] = UNIT_NAMES.index("simd")
+    begins, ends = ran.spans
+    assert (begins.tolist(), ends.tolist()) == ([0, 2, 5, 12], [5, 4, 10, 13])
+
+
+def test_a_later_image_has_the_layers_of_the_first(ran: Ran) -> None:
+    once = ran.layers
+    twice = dataclasses.replace(ran, program=ran.program * 2, operations=np.concatenate([ran.operations] * 2))
+    assert twice.layers.tolist() == [*once, *once] and len({*once}) > 1
+
+
+def test_a_layer_that_the_model_does_not_tell_of_is_not_known(ran: Ran) -> None:
+    few = dataclasses.replace(ran, model=dataclasses.replace(ran.model, layers=ran.model.layers[:1]))
+    _, data = packed([few])
+    columns = np.frombuffer(gzip.decompress(base64.b64decode(data["columns"])), "<i4").reshape(4, -1)
+    assert {*columns[2]} == {-1, 0}
+
+
+@pytest.mark.parametrize(("cycles", "moved", "point"), [
+    (100, 80, {"macs_per_byte": 50, "macs_per_cycle": 40}), (100, 8000, {"macs_per_byte": 0.5, "macs_per_cycle": 4}),
+    (0, 80, None), (100, 0, None)])
+def test_a_layer_takes_as_long_as_its_port_if_that_moves_longer(cycles: int, moved: int,
+                                                                point: dict[str, float] | None) -> None:
+    """Of 4000 multiply-accumulates, at 8 bytes a cycle."""
+    assert roof_point(4000, cycles, moved, Arch.load("tiny").replace(axi_data_width=64)) == point
 
 
 def test_layers_of_every_program_say_when_they_run(network: Network, ran: Ran) -> None:

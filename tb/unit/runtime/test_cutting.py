@@ -66,6 +66,20 @@ def test_each_part_is_taken_once(tmp_path: Path) -> None:
         assert cutting_cycles(pieces, b"", b"", lambda _: 1, short=short) == pieces.count - 1
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_program_is_short_up_to_the_number_that_is_told(more: int, tmp_path: Path) -> None:
+    """Each piece is estimated once then, and the whole; in a longer one three parts at each border, and both ends."""
+    pieces, _ = cut(ARCHS["bytes"], tmp_path)
+    estimated = list[bytes]()
+
+    def nothing(program: bytes) -> int:
+        estimated.append(program)
+        return 0
+
+    cutting_cycles(pieces, b"", b"", nothing, short=len(pieces.works) - more)
+    assert len(estimated) == (pieces.count + 1 if not more else 2 + 3 * (pieces.count - 1))
+
+
 def test_a_short_program_is_estimated_as_it_is(tmp_path: Path) -> None:
     """With Configures that no piece needs: here the length of a program stands for its cycles."""
     arch = ARCHS["bytes"]

@@ -150,6 +150,15 @@ def test_another_program_is_one_piece(tmp_path: Path) -> None:
     assert stages_of(model.program + isa.assemble([isa.no_op()]), model, 2, model.arch, alike).tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize(("cycles", "images", "pieces", "stages"), [
+    ((100, 1), 2, 2, [0, 0, 1, 1]), ((1, 100), 2, 2, [0, 0, 0, 1]), ((1000, 1), 1, 3, [0, 1]), ((1, 1), 1, 1, [0, 0])])
+def test_images_take_what_each_layer_takes_and_no_piece_is_empty(cycles: tuple[int, int], images: int, pieces: int,
+                                                                 stages: list[int], tmp_path: Path) -> None:
+    model = replace(echo(tmp_path), instruction_layers=np.array([0, 1]))
+    found = stages_of(model.program * images, model, pieces, model.arch, lambda *_: np.array(cycles))
+    assert found.tolist() == stages
+
+
 def test_rtl_runs_in_pieces_only_where_pieces_are_asked_for(tmp_path: Path) -> None:
     model = echo(tmp_path)
     assert type(machine(RTL, model.arch, {}, model)) is Simulation
