@@ -251,6 +251,19 @@ def test_the_c_driver_drives_the_simulated_machine(tmp_path: Path, tiny: Any) ->
         machine.close()
 
 
+@pytest.mark.parametrize(("beyond", "result"), [(0, NOT_WRITTEN), (1, UNALIGNED)])
+def test_a_program_and_what_goes_before_it_have_a_size_of_32_bits(beyond: int, result: int, tiny: Any) -> None:
+    """Memory that keeps nothing tells of the longest program before any of it is read."""
+    model, keeps, size = litex_model(TINY), True, Isa(TINY).instruction_bytes
+    board = Board(tiny, model.read, lambda address, word: model.write(address, word) if keeps else None)
+    assert board.open(REGISTERS, *PLACES) == OK
+    keeps = False
+    most = ((1 << 32) - 1) // size - 3
+    board.load(b"")
+    assert tiny.weft_load(ctypes.byref(board.device), b"", (most + beyond) * size, ctypes.byref(ctypes.c_uint32())) == (
+        result)
+
+
 def test_errors_of_the_c_driver(tiny: Any, tmp_path: Path) -> None:
     model = litex_model(TINY)
     board = board_of(tiny, model)

@@ -183,8 +183,8 @@ def test_a_state_is_loaded_and_saved_in_moves_that_a_machine_may_make(keys: dict
         fresh.dram0.write(0, vectors, block)
     fresh.run(program)
     assert np.array_equal(fresh.local, state.local) and fresh.registers[Register.DRAM0_OFFSET] == 0
-    if Register.MOVE_ROWS in fresh.registers:
-        fresh.run(fresh.isa.assemble([fresh.isa.configure(Register.MOVE_ROWS, 1)]))
+    left = {Register.MOVE_ROWS: 1, Register.MOVE_FAR_PITCH: 7, Register.MOVE_LOCAL_PITCH: 3}
+    fresh.run(fresh.isa.assemble([fresh.isa.configure(*each) for each in left.items()]))
     fresh.run(frame.behind())
     saved = frame.saved()
     assert [low for low, _, _ in saved] == np.cumsum([0, *(size for _, size, _ in saved)])[:-1].tolist()
