@@ -255,6 +255,8 @@ BREAKS = [
     Break("hand_slower", "cli/tuning.py", 'if abs(row["before"] - row["after"]) >= SHOWN',
           'if row["before"] - row["after"] >= SHOWN', "layers that became slower are not shown",
           "tb/unit/project/test_small_commands.py::test_of_tuned_layers_those_are_shown_that_take_more_or_less"),
+    Break("hand_thousand", "cli/in_pieces.py", "1 <= int(pieces[:9]) <= MOST", "1 <= int(pieces[:9]) < MOST",
+          "a thousand pieces are refused", f"{PIECES}::test_from_one_to_a_thousand_pieces"),
     # -- hardware, and the estimator's memory
     Break("hand_aligned", "hw/control/fetch.py", "gearbox.empty & ~beats.o.valid)", "gearbox.empty)",
           "a program cuts an instruction of the stream",

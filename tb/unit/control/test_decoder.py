@@ -341,7 +341,7 @@ def test_halt_stops_at_once_and_forgets_what_is_inside() -> None:
 
 def test_what_is_legal_before_a_fault_is_given_though_the_machine_stops() -> None:
     """The interlock takes it late, when the supervisor has long halted the decoder because of the fault."""
-    words = isa_words(lambda isa: [isa.mat_mul(0, 0, 1), Instruction(15)])
+    words = isa_words(lambda isa: [isa.mat_mul(0, 0, 1), Instruction(7)])
     rng, taken = Random(0), list[int]()
 
     class Late(Watched):

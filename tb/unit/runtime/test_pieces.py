@@ -209,6 +209,12 @@ def test_the_option_says_what_it_takes(words: list[str], message: str) -> None:
         piece_count(words[1], beside)
 
 
+def test_from_one_to_a_thousand_pieces() -> None:
+    assert [piece_count(words, {}) for words in ("1", "1000")] == [1, 1000]
+    with pytest.raises(WeftError, match="found 1001; allowed: auto, or a number from 1 to 1000"):
+        piece_count("1001", {})
+
+
 def test_auto_is_some_pieces_for_each_processor() -> None:
     assert piece_count("auto", {}) % processors() == 0 < piece_count("auto", {})
     with pytest.raises(WeftError, match="a machine of 4 cores"):
