@@ -18,7 +18,8 @@ from weft.tb.bench.recorded_litedram import build, record
 from weft.tmodel.manifest import TModel
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits"
-OTHERS = [pytest.param(name, marks=pytest.mark.long) for name in ("colorlight_i9", "ecpix5", "arty_a7_35")]
+OTHERS = [pytest.param("ecpix5", marks=pytest.mark.wide),  # several phases, and a word that is longer than a beat
+          *(pytest.param(name, marks=pytest.mark.long) for name in ("colorlight_i9", "arty_a7_35"))]
 WIDTHS = (64, 64)
 CYCLES, SEEDS = 30_000, (1, 2, 3)
 
