@@ -44,8 +44,13 @@ def session(model: onnx.ModelProto | bytes,
     if apart:
         options.add_external_initializers([*apart], [*map(onnxruntime.OrtValue.ortvalue_from_numpy, apart.values())])
     content = model if isinstance(model, bytes) else model.SerializeToString()
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"],
-                                        disabled_optimizers=WRONG_OPTIMIZERS)
+    make = functools.partial(onnxruntime.InferenceSession, content, providers=["CPUExecutionProvider"],
+                             enable_fallback=0)  # which tries the same again, and prints that it does
+    try:
+        return make(options, disabled_optimizers=WRONG_OPTIMIZERS)
+    except Exception:  # of no common type: an optimizer may be what fails, as fusions of an output do
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        return make(options)
 
 
 def into_same_arrays(engine: onnxruntime.InferenceSession) -> Callable[[Mapping[str, np.ndarray]],
