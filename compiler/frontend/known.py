@@ -17,6 +17,7 @@ from onnx import numpy_helper
 from weft.compiler.errors import reason, refuse
 from weft.compiler.frontend.constants import EXPORT_AGAIN, Folder
 from weft.compiler.frontend.graph import FLOAT, Shape
+from weft.compiler.frontend.last_windows import leave_out_last, may_round_up
 from weft.compiler.frontend.onnx_writer import TOLD
 from weft.tmodel.onnx_bounds import captured, check_shapes
 from weft.tmodel.onnx_runnable import ports_of, uninferred_shapes
@@ -50,6 +51,7 @@ def find_known(model: onnx.ModelProto) -> Known:
     _tell(proto, folder.known, given)
     known = -1
     for _ in range(MOST_ROUNDS):
+        _leave_out_last_windows(model)
         model = _infer_shapes(model)
         proto, shapes = model.graph, _value_shapes(model.graph)
         _name_types(proto, folder.known)
@@ -118,6 +120,25 @@ def _infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
             value.CopyFrom(found.pop(value.name))
     inferred.graph.value_info.extend(found.values())
     return inferred
+
+
+def _leave_out_last_windows(model: onnx.ModelProto) -> None:
+    """Settle pools whose last windows onnx would count and onnxruntime leaves out, one behind the other.
+
+    What a file says of shapes is forgotten then, since some tools write what onnx says."""
+    pools = [node for node in model.graph.node if may_round_up(node)]
+    while pools:
+        try:
+            shapes = _value_shapes(onnx.shape_inference.infer_shapes(model).graph)
+        except Exception:  # of no common type; inference in earnest tells it
+            return
+        changed = next((place for place, node in enumerate(pools)
+                        if node.input[0] in shapes and leave_out_last(node, shapes[node.input[0]])), None)
+        if changed is None:
+            return
+        del pools[:changed + 1], model.graph.value_info[:]
+        for value in model.graph.output:
+            value.type.tensor_type.ClearField("shape")
 
 
 def _joins_long_lists(graph: onnx.GraphProto) -> bool:
