@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from weft.cli.arguments import check_options, machine, model_or_path, names_of, path_of, samples
 from weft.cli.devices import check_device, is_simulated, opened
 from weft.cli.options import HOST_FALLBACK, load, need_simulation
-from weft.cli.poor import with_quality
+from weft.cli.poor import poor, recorded, saturations, with_quality
 from weft.hw.contract.arch import Arch
 from weft.runtime import session
 from weft.runtime.devices import GOLDEN, RTL, Backend
-from weft.runtime.images import insist_on_names
+from weft.runtime.images import given_array, insist_on_names
 from weft.support.errors import WeftError, explain
+from weft.support.files import file_name
 from weft.tmodel.manifest import TModel
 from weft.tmodel.network import Network
 from weft.tmodel.tensors import Tensor
@@ -50,19 +53,22 @@ def compile(model: Model, arch: Arch | Path | str, folder: Path | str | None = N
     well it went. ``arch``: a preset's name, a ``.tarch`` file or a machine. ``calibrate``: input name -> array
     [samples, ...]. ``host_fallback``: the host runs what the machine does not compute; without it that is an error.
     ``options`` are those of ``weft.compiler.pipeline.compile_model``. Raise WeftError for what the user can mend."""
-    if calibrate is not None:
-        insist_on_names(calibrate, "calibrate")
-    machine = arch if isinstance(arch, Arch) else Arch.load(arch)
-    if isinstance(model, Path | str):
-        path = Path(model)
-        return _compiled_and_measured(path, machine, Path(folder or Path("build") / path.stem), calibrate,
-                                      {"host_fallback": host_fallback, **options})
-    content = model if isinstance(model, bytes) else model.SerializeToString()
+    from weft.compiler.pipeline import compile_model
+
+    known = inspect.signature(compile_model).parameters.values()
+    check_options(options, [each.name for each in known if each.kind is each.KEYWORD_ONLY
+                            and each.name not in ("calibration", "host_fallback")])
+    given = None if calibrate is None else samples(calibrate)
+    content, target = model_or_path(model), machine(arch)
+    into = None if folder is None or folder == "" else path_of(folder, "folder")
+    options = {"host_fallback": host_fallback, **options}
+    if isinstance(content, Path):
+        return _compiled_and_measured(content, target, into or Path("build") / content.stem, given, options)
+    name = file_name(options.get("name") or "model", "--name")
     with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / f"{options.setdefault('name', 'model')}.onnx"
+        path = Path(place) / f"{name}.onnx"
         path.write_bytes(content)
-        return _compiled_and_measured(path, machine, Path(folder or Path("build") / options["name"]), calibrate,
-                                      {"host_fallback": host_fallback, **options})
+        return _compiled_and_measured(path, target, into or Path("build") / name, given, options)
 
 
 def _compiled_and_measured(path: Path, arch: Arch, folder: Path, calibrate: Feeds | None,
@@ -104,6 +110,10 @@ class Session:
         check_device(device)
         self.device = device
         self._runs = session.Session(load(Path(model)) if isinstance(model, Path | str) else model)
+        self._has_warned = False
+        if isinstance(model, Path | str):
+            for text in poor(recorded(self._runs.network), self._runs.arch):
+                warnings.warn(text, stacklevel=2)
         self._on: str | Backend = device
         self._opened = None
         if is_simulated(device):
@@ -142,26 +152,31 @@ class Session:
         names and for arrays that do not fit."""
         if run_options is not None:
             warnings.warn(IGNORED.format("run_options"), stacklevel=2)
-        known = [tensor.name for tensor in self.get_outputs()]
-        wanted = list(output_names or known)
-        for name in wanted:
-            if name not in known:
-                raise WeftError(explain("output", repr(name), ", ".join(map(repr, known)), "name one of them"))
-        _check_feeds(self.get_inputs(), input_feed)
-        result = self._runs.run(input_feed, on=self._on)
+        wanted = names_of(output_names, [tensor.name for tensor in self.get_outputs()])
+        result = self._runs.run(_checked(self.get_inputs(), input_feed), on=self._on)
         if result.comparison is not None:
             result.comparison.insist()
+        self._warn(result)
         return [result.outputs[name] for name in wanted]
 
+    def _warn(self, result: session.RunResult) -> None:
+        """Warn once of values beyond what calibration saw."""
+        for text in () if self._has_warned else saturations(result, self._runs.arch):
+            self._has_warned = True
+            warnings.warn(text, stacklevel=3)
 
-def _check_feeds(inputs: Sequence[Tensor], feeds: Feeds) -> None:
-    """Raise WeftError for no dict, an unknown input, and an array of another rank than its input."""
+
+def _checked(inputs: Sequence[Tensor], feeds: Feeds) -> dict[str, np.ndarray]:
+    """Return a user's inputs as arrays.
+
+    Raise WeftError for no dict, an unknown input, and an array of another rank than its input."""
     insist_on_names(feeds)
-    by_name = {tensor.name: tensor for tensor in inputs}
-    for name, array in feeds.items():
+    by_name, arrays = {tensor.name: tensor for tensor in inputs}, {}
+    for name, value in feeds.items():
         if name not in by_name:
             raise WeftError(explain("input", repr(name), ", ".join(map(repr, by_name)), "name one of them"))
-        shape, found = by_name[name].shape, np.shape(array)
+        arrays[name] = given_array(f"input {name!r}", value)
+        shape, found = by_name[name].shape, arrays[name].shape
         if shape is None:
             continue
         many = ("N", *(shape[1:] if shape[:1] == (1,) else shape))
@@ -169,3 +184,4 @@ def _check_feeds(inputs: Sequence[Tensor], feeds: Feeds) -> None:
             runs = f"{list(many)} for N runs".replace("'", "")
             raise WeftError(explain(f"input {name!r}", f"an array of {len(found)} dimensions, {list(found)}",
                                     f"{len(shape)} dimensions, {list(shape)}, or {runs}", "reshape the array"))
+    return arrays

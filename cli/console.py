@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.cli.places import places_object, print_places
-from weft.cli.poor import poor, recorded
+from weft.cli.poor import poor, recorded, saturations
 from weft.support.errors import one_line
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from weft.compiler.backend.report import CompileReport
     from weft.compiler.check.checker import Verdict
-    from weft.hw.contract.arch import Arch
     from weft.runtime.devices import Progress as Tell
     from weft.runtime.session import RunResult
     from weft.tmodel.network import Network
@@ -131,38 +130,6 @@ def print_run(model: Network, on: str, result: RunResult) -> None:
     print_table(f"{model.name} on {on}", rows)
     for line in (*saturations(result, model.arch), *poor(recorded(model), model.arch)):
         print(f"warning: {one_line(line)}")
-
-
-def saturations(result: RunResult, arch: Arch) -> list[str]:
-    """Return warnings about values beyond what calibration saw that were cut, with the cure.
-
-    Values that the compiler or narrower ranges cut on purpose do not count."""
-    from weft.compiler.quantize.samples import SAMPLE_LIMIT
-    from weft.hw.contract.schemes import SchemeKind
-
-    if result.narrowed:
-        return [f"input {name}: {count:,} values are beyond the range that --ranges left; compile with --ranges minmax "
-                "to keep them" for name, count in result.saturated_inputs.items()]
-    cure = (f"compile again with these samples among those of --calibrate (at most {SAMPLE_LIMIT} of them are run), or "
-            "for a wider data_type")
-    if arch.scheme.kind is SchemeKind.AFFINE:
-        cure += "; a quantised file's own scales stay: quantise it again with such values"
-    found = [f"input {name}: {count:,} values are beyond its range; {cure}"
-             for name, count in result.saturated_inputs.items()]
-    if result.saturated and result.saturated.beyond:
-        found.append(f"{result.saturated.beyond:,} numbers are beyond what calibration saw and saturated on the machine"
-                     f", {of_images(result.saturated.images)}; {cure}")
-    return found
-
-
-def of_images(numbers: Sequence[int]) -> str:
-    """Return the numbers of samples, counted from 0, in words."""
-    named = ", ".join(map(str, numbers[:MOST_NAMED])) + (", ..." if len(numbers) > MOST_NAMED else "")
-    return f"in sample{'s' if len(numbers) > 1 else ''} {named}"
-
-
-MOST_NAMED = 8
-"""The most samples that a warning names."""
 
 
 def samples_object(model: Network, result: RunResult) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError, explain
-from weft.support.files import split_batch
+from weft.support.files import reason, split_batch
 from weft.tmodel.manifest import TModel
 from weft.tmodel.network import Network
 from weft.tmodel.tensors import Tensor
@@ -75,11 +75,20 @@ def _given(inputs: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     if name not in inputs:
         raise WeftError(explain(f"input {name!r}", f"arrays {', '.join(map(repr, inputs)) or 'none'}",
                                 "an array for each input", "name the arrays after the network's inputs"))
+    return given_array(f"input {name!r}", inputs[name])
+
+
+def given_array(what: str, value: object) -> np.ndarray:
+    """Return a user's value as an array. Raise WeftError, where ``what`` names it, for what is none."""
     try:
-        return np.asarray(inputs[name])
-    except ValueError as error:
-        raise WeftError(explain(f"input {name!r}", f"what is no array ({error})", "an array, or lists of one length",
+        array = np.asarray(value)
+    except Exception as error:  # numpy's own, and those of other libraries' arrays
+        raise WeftError(explain(what, f"what is no array ({reason(error)})", "an array, or lists of one length",
                                 "convert it with numpy")) from None
+    if array.dtype.kind == "O" and not array.ndim and value is not None:
+        raise WeftError(explain(what, f"a {type(value).__name__}", "an array, or lists of numbers",
+                                "convert it with numpy"))
+    return array
 
 
 def _apart(arrays: Mapping[str, np.ndarray], most: int | None) -> list[Values]:

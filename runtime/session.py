@@ -108,6 +108,9 @@ class Session:
 
     def __init__(self, model: TModel | Network, arch: Arch | None = None) -> None:
         """Prepare the network's programs. Raise WeftError if one would mean something else on ``arch``."""
+        if not isinstance(model, Network | TModel):
+            raise WeftError(explain("compiled network", f"a {type(model).__name__}", "a .tmodel that was loaded",
+                                    "give the path of one to weft.Session, or Network.load of it"))
         self.network = model if isinstance(model, Network) else Network.of(model)
         self.arch = arch or self.network.arch
         _check_same_programs(self.network.arch, self.arch)

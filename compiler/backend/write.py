@@ -34,6 +34,9 @@ from weft.compiler.scheduler.schedule import Schedule
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.key_values import DRAM_OFFSET_BYTES
 from weft.hw.contract.schemes import SchemeKind
+from weft.support.errors import explain
+from weft.support.files import reason
+from weft.tmodel.errors import ModelError
 from weft.tmodel.host_part import HostPart
 from weft.tmodel.manifest import CoreProgram, TModel
 from weft.tmodel.model_set import check_set
@@ -97,7 +100,12 @@ def _of_cores(products: Products) -> Products:
 def check_place(folder: Path, name: str) -> None:
     """Raise ModelError if :func:`write` would replace a file in ``folder`` that no earlier compilation wrote."""
     files = re.compile(rf"{re.escape(name)}(\.\d+)?(\.core\d+)?\.(tdata|tprog)")
-    check_set(folder, f"{name}.tmodel", [path.name for path in sorted(folder.glob("*")) if files.fullmatch(path.name)])
+    try:
+        there = sorted(path.name for path in folder.glob("*"))
+    except OSError as error:  # such as a name longer than the system takes
+        raise ModelError(explain(f"output folder {folder}", reason(error), "a folder that can be made",
+                                 "choose another place")) from None
+    check_set(folder, f"{name}.tmodel", [file for file in there if files.fullmatch(file)])
 
 
 def _program(products: Products, folder: Path, name: str) -> TModel:

@@ -204,6 +204,8 @@ def open_target(where: str, given: Mapping[str, Any] | None = None) -> Target:
 
 def read_device(where: str, given: Mapping[str, Any] | None = None) -> tuple[Kind, str, Options]:
     """Return kind, place and all options of a device string. Raise WeftError for a wrong one."""
+    if not isinstance(where, str):
+        raise WeftError(explain("device", f"a {type(where).__name__}", device_forms(), "give one of these forms"))
     head, _, tail = where.partition("?")
     name, _, place = head.partition(":")
     kind = KINDS.get(name)
