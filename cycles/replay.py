@@ -85,12 +85,13 @@ def estimate(program: bytes, arch: Arch, dram: DramModel = EXPECTED,
 
 
 def estimate_within(program: bytes, arch: Arch, most_cycles: int | None, dram: DramModel = EXPECTED,
-                    progress: Callable[[int, int], None] | None = None, origin: Origin = RESET) -> Estimate | None:
+                    progress: Callable[[int, int], None] | None = None, origin: Origin = RESET,
+                    alone: bool = False) -> Estimate | None:
     """Return the estimate, or None as soon as the program surely takes more than ``most_cycles``.
 
-    That is if the vectors that the array still has to take, one a cycle, do not fit into the rest. Other parameters and
-    errors: see :func:`estimate`."""
-    if arch.cores > 1:
+    That is if the vectors that the array still has to take, one a cycle, do not fit into the rest. ``alone``: of
+    several cores the others rest. Other parameters and errors: see :func:`estimate`."""
+    if arch.cores > 1 and not alone:
         raise refuse("architecture key cores", arch.cores, "1: a program alone says nothing of ports that cores share",
                      "estimate one of them (--set cores=1)")
     read = read_program(program, arch)

@@ -235,7 +235,8 @@ class Judge:
         problem = self.problem
         ordered = interleaved(self._scheduled(arranged, layout, first, end), problem.arch, arranged.choices)
         code = machine_code(ordered.table, ordered.layers, problem.arch)
-        return code, estimate_within(code.content, problem.arch, most, problem.dram, origin=apart(problem.arch))
+        return code, estimate_within(code.content, problem.arch, most, problem.dram, origin=apart(problem.arch),
+                                     alone=True)  # of several cores each has an image of its own
 
 
 def _of_window(layout: MemoryPlan, choices: Choices, first: int, end: int) -> tuple[Hashable, ...]:

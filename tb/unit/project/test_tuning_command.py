@@ -40,6 +40,18 @@ def test_what_tuning_found_is_repeated_by_its_file(weft: Weft, tmp_path: Path) -
         assert json.loads(weft("estimate", folder / "digits.tmodel", "--json").out)["cycles"] == cycles
 
 
+def test_a_program_that_each_core_runs_is_tuned(weft: Weft, tmp_path: Path) -> None:
+    """By the cycles of one core alone; this is the way out of --cores split."""
+    tuned, again = tmp_path / "tuned", tmp_path / "again"
+    machine = ("-a", "ecpix5_2x4", "--set", "sync_counters=2", "--cores", "batch")
+    answer = weft("compile", DIGITS, *machine, "-o", tuned, "--tune-steps", 32, "--json")
+    assert answer.code == 0, answer.err
+    found = json.loads(answer.out)["tuned"]
+    assert found["after"] < found["before"]
+    assert weft("compile", DIGITS, *machine, "-o", again, "--choices", tuned / "digits.choices.json").code == 0
+    assert (tuned / "digits.tprog").read_bytes() == (again / "digits.tprog").read_bytes()
+
+
 def test_a_table_shows_the_layers_that_changed(weft: Weft, tmp_path: Path) -> None:
     answer = weft("compile", DIGITS, "-a", "pynq", "-o", tmp_path / "tuned", "--tune-steps", 32)
     assert answer.code == 0, answer.err
