@@ -328,3 +328,6 @@ def test_disassembly_of_what_is_no_program(fails: Fails, tmp_path: Path) -> None
     message = fails("disassemble", tmp_path / "cut.tprog", "-a", "tiny")
     assert "found 7 bytes; allowed: a multiple of 5, the bytes of one instruction" in message
     assert "no such file" in fails("disassemble", tmp_path / "none.tprog", "-a", "tiny")
+    (tmp_path / "net.tmodel").write_bytes(bytes(10))
+    assert f"way out: weft disassemble {tmp_path / 'net.tprog'} -a tiny" in fails(
+        "disassemble", tmp_path / "net.tmodel", "-a", "tiny")
