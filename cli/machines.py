@@ -110,9 +110,8 @@ def disassemble_command(
     instructions = Isa(override(Arch.load(arch), overrides))
     content = read_bytes(program, "program", "name a .tprog file")
     if program.suffix in OTHERS:  # any bytes are instructions of some machine
-        raise WeftError(explain(
-            f"program {program}", f"a {program.suffix} file", "a .tprog file, which the compiler writes beside a .tmodel",
-            f"weft disassemble {program.with_suffix('.tprog')} -a {arch}"))
+        raise WeftError(explain(f"program {program}", f"a {program.suffix} file", "a .tprog file",
+                                f"weft disassemble {program.with_suffix('.tprog')} -a {arch}"))
     number = 0
     for instruction, count in zip(instructions.disassemble(content), instructions.counts(content), strict=True):
         print(f"{number:6d}  {instruction_text(instructions, instruction)}")

@@ -169,7 +169,8 @@ class Session:
         found: dict[str, int] = {}
         for port in (port for loaded in self.machines for port in loaded.model.inputs):
             values, held = [image[port.name] for image in images if port.name in image], port.numbers(number)
-            scaled = np.concatenate([np.ravel(value) for value in values] or [np.zeros(0)]) / held.step + held.zero
+            with np.errstate(over="ignore"):  # of numbers near the largest float: infinity is beyond too
+                scaled = np.concatenate([np.ravel(value) for value in values] or [np.zeros(0)]) / held.step + held.zero
             count = int(((scaled > number.maximum + 0.5) | (scaled < number.minimum - 0.5)).sum())
             found |= {port.name: count} if count else {}
         return found

@@ -107,7 +107,8 @@ class TensorScale(NamedTuple):
         """Return real numbers as signed bytes (int64), saturated, halves to even.
 
         It divides in single precision, as onnxruntime does."""
-        steps = np.rint(np.asarray(values, np.float32) / np.float32(self.scale))
+        with np.errstate(over="ignore"):  # infinity saturates too
+            steps = np.rint(np.asarray(values, np.float32) / np.float32(self.scale))
         return np.clip(steps + self.zero, LOWEST, HIGHEST).astype(np.int64)
 
     def dequantize(self, numbers: np.ndarray) -> np.ndarray:

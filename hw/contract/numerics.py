@@ -162,7 +162,8 @@ class DataType:
 
     def quantize(self, value: np.ndarray, point: int | None = None) -> np.ndarray:
         """Return floats as int64 scalars at ``point`` (default: the type's own), ties to even, saturated."""
-        scaled = np.rint(np.asarray(value, np.float64) * 2.0 ** (self.point if point is None else point))
+        with np.errstate(over="ignore"):  # infinity saturates too
+            scaled = np.rint(np.asarray(value, np.float64) * 2.0 ** (self.point if point is None else point))
         return np.clip(scaled, self.minimum, self.maximum).astype(np.int64)
 
     def dequantize(self, value: np.ndarray, point: int | None = None) -> np.ndarray:

@@ -110,6 +110,18 @@ def test_values_beyond_calibration_are_warned_of_once(compiled: Path) -> None:
         weft.Session(compiled).run(None, {"x": X[0]})
 
 
+@pytest.mark.parametrize("kind", ["FP16BP8", "INT8"])
+@pytest.mark.parametrize("largest", [np.float32(3e38), np.float64(1e300), np.longdouble("1e4000")])
+def test_the_largest_numbers_are_warned_of_by_name_alone(largest: np.floating, kind: str, path: Path,
+                                                         tmp_path: Path) -> None:
+    """And not by numpy, which would print its own warning with the path of a source."""
+    report = weft.compile(path, BASE.replace(data_type=kind), tmp_path, calibrate={"x": X})
+    with pytest.warns(UserWarning) as told:
+        weft.Session(report.model_path).run(None, {"x": np.sign(X[0]) * largest})
+    assert {one.category for one in told} == {UserWarning}
+    assert "input x: " in str(told[0].message)
+
+
 def test_a_network_of_poor_numbers_is_warned_of_when_it_is_loaded(compiled: Path, tmp_path: Path) -> None:
     from weft.compiler.check.quality import record
 
