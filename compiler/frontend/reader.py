@@ -20,6 +20,9 @@ from weft.tmodel.onnx_engine import session
 FROZEN = ".pb"
 """The suffix of TensorFlow's frozen graphs."""
 
+COMPILED = ".tmodel"
+"""The suffix of compiled networks."""
+
 LOADERS = {FROZEN: load_frozen, ".tflite": load_tflite}
 """Suffix -> its loader; all other files are ONNX."""
 
@@ -61,4 +64,7 @@ def load_model(path: Path, outputs: Sequence[str] = (),
     if not path.is_file():
         found = "a folder" if path.is_dir() else "no such file"
         raise refuse(f"model file {path}", found, "an existing .onnx, .pb or .tflite file", "check the path")
+    if path.suffix == COMPILED:
+        raise refuse(f"model file {path}", "a network that is compiled", "an .onnx, .pb or .tflite file",
+                     f"run it: weft run {path} --input FILE, or give the file that it was compiled from")
     return LOADERS.get(path.suffix, load_onnx)(path, outputs, shapes, fixed)

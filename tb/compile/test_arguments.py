@@ -54,6 +54,11 @@ def test_a_wrong_argument_of_compile_is_refused(given: dict[str, Any], words: st
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_compiled_network_is_not_compiled_again(compiled: Path, tmp_path: Path) -> None:
+    with pytest.raises(WeftError, match=f"found a network that is compiled; .*; way out: run it: weft run {compiled} "):
+        weft.compile(compiled, BASE, tmp_path)
+
+
 def test_what_is_taken(path: Path, tmp_path: Path) -> None:
     """Bytes of any kind, paths of any kind, lists, sizes of numpy's."""
     contents: list[Any] = [bytearray(path.read_bytes()), memoryview(path.read_bytes()), str(path)]
