@@ -289,7 +289,7 @@ def test_reset_drops_vectors_and_keeps_weights() -> None:
     simulator.run()
 
 
-@pytest.mark.wide_cases("10-*", "12-*")
+@pytest.mark.wide_cases("10-*", "12-*", "18-*", "4-*")
 @pytest.mark.parametrize(("arch", "taps"), (
     (machine(3), 3), (machine(8), 3), (machine(4, mac_rounding="every_step"), 3), (machine(6, "INT8"), 3),
     (machine(8, "INT8", dsp_packing="DSP48E1"), 3),

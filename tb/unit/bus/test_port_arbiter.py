@@ -171,6 +171,7 @@ class Writes:
         return self
 
 
+@pytest.mark.wide_cases("*-2", "*-4")
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("memory", [FAST, STALLS], ids=["fast", "stalls"])
 def test_every_client_reads_its_own_in_its_own_order(count: int, memory) -> None:
@@ -197,6 +198,7 @@ def test_an_error_goes_to_the_client_that_asked() -> None:
            errors=range(REGION, 2 * REGION)).run()
 
 
+@pytest.mark.wide_cases("*-2", "*-4")
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("memory", [FAST, STALLS], ids=["fast", "stalls"])
 @pytest.mark.parametrize("options", [{}, {"data_waits": True}, {"address_waits": True}], ids=str)

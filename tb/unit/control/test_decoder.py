@@ -175,7 +175,7 @@ def words_until_illegal(arch: Arch, rng: Random, met: Counter[Cause], most: int 
     return [*words, *(source.word() for _ in range(4))]
 
 
-@pytest.mark.wide_cases("arty", "odd", "every_step", "tiny", "lut")
+@pytest.mark.wide_cases("arty", "odd", "every_step", "tiny", "lut", "least", "int8", "activation_tables")
 @pytest.mark.parametrize("name", MACHINES)
 def test_random_words_are_judged_as_the_golden_machine_judges_them(name: str) -> None:
     arch, rng = MACHINES[name], Random(51)

@@ -161,7 +161,8 @@ def bench(arch: Arch) -> Bench:
     return Bench(Interlock(arch, operation_layouts(arch)))
 
 
-@pytest.mark.wide_cases("shared-*", "separate-3-*", "separate-25-1-1-1", "separate-25-0.3-1-3")
+@pytest.mark.wide_cases("shared-*", "separate-3-*", "separate-25-1-1-1", "separate-25-0.3-1-3",
+                        "separate-25-1-0.9-40", "signals-3-*")
 @pytest.mark.parametrize(("give", "take", "busy_cycles"), ((1, 1, 1), (1, 1, 12), (0.6, 0.5, 6), (1, 0.9, 40),
                                                            (0.3, 1, 3)))
 @pytest.mark.parametrize("longest", (3, 25))

@@ -67,6 +67,7 @@ class Run:
         bench(arch).run(self.source, self.sink, Script(wait), cycles=200_000)
 
 
+@pytest.mark.wide_cases("64-0-*", "16-1-*")
 @pytest.mark.parametrize("rates", [(1.0, 1.0), (0.5, 1.0), (1.0, 0.5), (0.7, 0.7)], ids=str)
 @pytest.mark.parametrize("slices", [0, 1])
 @pytest.mark.parametrize("depth", DEPTHS)
