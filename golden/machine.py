@@ -65,6 +65,7 @@ class Machine:
         self.local = np.zeros((arch.local_depth, lanes), np.int64)
         self.accumulators: np.ndarray = np.zeros((arch.accumulator_depth, lanes), integer_dtype(arch.accumulator_bits))
         self.weights = np.zeros((lanes + 1, lanes), np.int64)
+        self._no_bias = arch.scheme.rescale_bias(self.weights[0], 0)
         self.simd_registers = np.zeros((arch.simd_registers_depth, lanes), np.int64)
         self.luts = np.zeros((arch.lut_count + 1, arch.lut_depth, lanes), np.int64)
         self.scales = np.zeros((SCALE_VECTORS, lanes), np.int64)
@@ -130,8 +131,8 @@ class Machine:
         for first in range(0, len(program), PIECE_WORDS * self.isa.instruction_bytes):
             piece = program[first:first + PIECE_WORDS * self.isa.instruction_bytes]
             for word in self.isa.words(piece).T.tolist():
-                for row in self._history.expand(Instruction(*word)):
-                    while not self.step(Instruction(*row)):
+                for instruction in self._history.expand(Instruction(*word)):
+                    while not self.step(instruction):
                         yield False
                     yield True
 
@@ -198,19 +199,26 @@ class Machine:
 
     def _column_sums(self, local: Walk | None, size: int) -> np.ndarray:
         """Return bias plus input times weights for each vector; the bias alone for zero input."""
-        numbers = self.arch.scheme
-        bias = numbers.rescale_bias(self.weights[0], self._register(Register.INPUT_SHIFT))
+        bias = self._bias()
         if local is None:
             return np.broadcast_to(bias, (size, len(bias)))
-        activations = np.concatenate([self._activations(where) for where in local.parts()])
-        return numbers.mac(activations, self.weights[1:], bias)
+        parts = [self._activations(where) for where in local.parts()]
+        activations = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self.arch.scheme.mac(activations, self.weights[1:], bias)
+
+    def _bias(self) -> np.ndarray:
+        """Return what the sums of columns start from: mostly zeros, which are so at any point."""
+        bias = self.weights[0]
+        if not bias.any():
+            return self._no_bias
+        return self.arch.scheme.rescale_bias(bias, self._register(Register.INPUT_SHIFT))
 
     def depthwise(self, operation: Depthwise) -> None:
         """Run a depthwise pass: each lane's sum over the taps of its neighbours.
 
         These lie in the row, and in the rows below it that count. Beyond a row neighbours are zero."""
         walk = operation.accumulator
-        bias = self._column_sums(None, 1)[0]
+        bias = self._bias()
         met = {row: source.slices() for row in operation.rows if (source := operation.met(row)) is not None}
         for where in walk.slices():
             rows = np.zeros((self.arch.kernel_rows, walk.size, len(bias)), np.int64)
@@ -287,9 +295,10 @@ class Machine:
         if operation.local is None:
             rows = np.zeros((min(operation.size, len(self.weights)), self.arch.array_size), np.int64)
         else:
-            rows = np.concatenate([self.local[where] for where in operation.local.slices()])
-        bias = np.zeros((int(operation.zero_bias), self.arch.array_size), np.int64)
-        self.weights = np.concatenate([bias, rows, self.weights])[:len(self.weights)]
+            where, = operation.local.slices()
+            rows = self.local[where]
+        bias = [np.zeros((1, self.arch.array_size), np.int64)] if operation.zero_bias else []
+        self.weights = np.concatenate([*bias, rows, self.weights])[:len(self.weights)]
 
     def simd(self, operation: Simd) -> None:
         """Run a SIMD instruction, or collect it if a loop's body is not complete."""

@@ -25,8 +25,6 @@ ResNet-50 on 4 lanes has 6.5 million."""
 KINDS = 32
 _NO_KIND = -1
 
-Row = tuple[int, int, int, int, int]
-"""Opcode, flags, operands 0, 1, 2 of an instruction."""
 _Step = tuple[int, int, int, int, int, int]
 """A step: kind, _NO_KIND for a Configure, then opcode, flags, increments or operands 0 and 1, operand 2."""
 
@@ -51,7 +49,7 @@ class History:
         """Return int64 [words]: how many instructions each of the next words [5, words] stands for."""
         return counts(words, self._depth, len(self._steps))
 
-    def expand(self, word: Instruction) -> Iterator[Row]:
+    def expand(self, word: Instruction) -> Iterator[Instruction]:
         """Yield the instructions that a word of a program stands for: itself, or those that it repeats.
 
         An illegal Repeat stands for itself, so that the machine refuses it, and so does every word behind it."""
@@ -82,7 +80,7 @@ class History:
             operand0, operand1 = operand0 - before0 & self._masks[0], operand1 - before1 & self._masks[1]
         self._steps.append((kind, opcode, flags, operand0, operand1, operand2))
 
-    def _again(self, distance: int, count: int) -> Iterator[Row]:
+    def _again(self, distance: int, count: int) -> Iterator[Instruction]:
         """Yield the ``count`` instructions whose steps begin ``distance`` back, and record them."""
         steps, latest, (mask0, mask1) = self._steps, self._latest, self._masks  # local, for speed
         for _ in range(count):
@@ -93,7 +91,7 @@ class History:
                 before0, before1 = latest[kind]
                 operand0, operand1 = before0 + operand0 & mask0, before1 + operand1 & mask1
                 latest[kind] = operand0, operand1
-            yield opcode, flags, operand0, operand1, operand2
+            yield Instruction(opcode, flags, operand0, operand1, operand2)
 
 
 def counts(words: np.ndarray, depth: int, earlier: int = 0) -> np.ndarray:

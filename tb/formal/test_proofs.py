@@ -24,8 +24,8 @@ def cases(quick: set[str]) -> list:
                         "order_unit_queue", "order_dram0_write", "order_ping_pong", "order_register_slice",
                         "order_stream_fifo", "blame_dram0_write", "local_memory", "tracker_*", "ring", "decoder_form",
                         "stream_dram_writer", "stream_move_out", "order_read_stream", "ring_odd", "turns_two_rows",
-                        "rows_ahead", "port_read_order", "port_reads", "port_writes", "stream_simd", "stream_decoder", "scaler_takes",
-                        "stream_read_stream", "signals_early", "accumulator_ports", "stream_walker",
+                        "rows_ahead", "port_read_order", "port_reads", "port_writes", "stream_simd", "stream_decoder",
+                        "scaler_takes", "stream_read_stream", "signals_early", "accumulator_ports", "stream_walker",
                         "pairs_apart_no_residue", "pairs_apart_dsp48e2")
 @pytest.mark.slow
 @pytest.mark.parametrize("proof", cases(FAST))

@@ -49,8 +49,8 @@ class ProgramMaker:
     def emit(self, *instructions: Instruction) -> None:
         for instruction in instructions:
             self.program.append(instruction)
-            for row in self.history.expand(instruction):
-                self._follow(Instruction(*row))
+            for each in self.history.expand(instruction):
+                self._follow(each)
 
     def _follow(self, instruction: Instruction) -> None:
         """Note what an instruction that a Repeat may have made changes of what legality depends on."""

@@ -46,7 +46,7 @@ def random_words(isa: Isa, rng: Random, length: int) -> list[Instruction]:
 
 def expanded(isa: Isa, words: Iterable[Instruction]) -> list[int]:
     history = isa.history()
-    return [isa.encode(Instruction(*row)) for word in words for row in history.expand(word)]
+    return [isa.encode(each) for word in words for each in history.expand(word)]
 
 
 class Run:
