@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +16,10 @@ from weft.compiler.pipeline import compile_model
 from weft.hw.contract.arch import Arch
 from weft.runtime import Network, RunResult, Session
 from weft.runtime.programs import Batch
+from weft.runtime.saturations import Saturated, saturated
 from weft.tb.compile.run_model import BASE, ModelMaker
 from weft.tb.random.network_rule import TABLES
+from weft.tmodel.manifest import BY_RANGES
 
 WORDS = BASE.replace(**TABLES)
 BYTES = Arch.load("arty_int8")
@@ -110,3 +114,21 @@ def test_instructions_of_a_batch_are_found_in_the_program_of_one_image(tmp_path:
         if number >= 0:
             assert stream[at * size:(at + 1) * size] == program[number * size:(number + 1) * size]
     assert isinstance(batch, Batch) and batch.place(0, 0, len(stream) // size - 1) == (count - 1, whole - 1)
+
+
+def test_each_count_is_of_its_image_core_and_layer() -> None:
+    """Core 1 has other layers. What is before an image's program, or of no known layer, nobody meant."""
+    rows = [{"saturates": "a lookup table"}, {"saturates": BY_RANGES}, {}]
+    ways = [np.array([0, 1, 2, 3]), np.array([2, 2, 2, 2])]
+    model: Any = SimpleNamespace(of_core=lambda core: SimpleNamespace(instruction_layers=ways[core], layers=rows))
+    batch: Any = SimpleNamespace(place=lambda group, core, instruction: (2 * group + core, instruction))
+
+    def found(*groups: list[dict[int, int]]) -> Saturated:
+        return saturated(model, batch, groups, 10)
+
+    assert found([{0: 5}, {}]) == Saturated() and found() == Saturated()
+    assert found([{1: 5}, {}]) == Saturated(narrowed=5)
+    assert found([{2: 5}, {}]) == Saturated(5, images=(10,))
+    assert found([{}, {0: 5, 1: 2}], [{2: 1}]) == Saturated(8, images=(11, 12))
+    for unknown in (3, 4, -1, -3):
+        assert found([{unknown: 5}, {}]) == Saturated(5, images=(10,)), unknown

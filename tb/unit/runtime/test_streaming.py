@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,15 +14,17 @@ import pytest
 
 from weft.cli.api import compile as compile_network
 from weft.cli.main import exit_code
+from weft.runtime.compare import Comparison
 from weft.runtime.saturations import Saturated
-from weft.runtime.session import Session
-from weft.runtime.streaming import stream
+from weft.runtime.session import RunResult, Session
+from weft.runtime.streaming import checked, stream, together
 from weft.support.errors import WeftError
 from weft.tb.compile import test_recurrent as recurrent
 from weft.tb.compile.run_model import BASE, ModelMaker, run_float, signal_to_noise
 from weft.tb.compile.tflite_files import FileMaker
 from weft.tb.compile.tflite_streams import stream as tflite_stream
 from weft.tmodel.network import Network
+from weft.tmodel.tensors import Tensor
 
 ARCH = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3)
 STEPS = 6
@@ -92,6 +96,47 @@ def test_states_that_do_not_fit_are_refused(states: dict[str, str], said: str, f
     session = Session(Network.load(folder / "model.tmodel"))
     with pytest.raises(WeftError, match=said):
         stream(session, {"x": np.load(folder / "x.npz")["x"]}, states)
+
+
+@pytest.mark.parametrize(("made", "read", "said"), [
+    (("int8", (1, 2)), ("int8", (1, 2)), ""), (("uint8", (1, 2)), ("int8", (1, 2)), "found an output of uint8"),
+    (("int8", (2, 1)), ("int8", (1, 2)), "found an output of int8")])
+def test_a_state_has_the_type_and_the_shape_of_the_input(made: Any, read: Any, said: str) -> None:
+    signature = SimpleNamespace(inputs=[Tensor("x", "int8", (4,)), Tensor("before", *read)],
+                                outputs=[Tensor("after", *made)])
+    network: Any = SimpleNamespace(signature=signature)
+    if not said:
+        assert checked(network, {"after": "before"}) == {"before": signature.inputs[1]}
+        return
+    with pytest.raises(WeftError, match=said):
+        checked(network, {"after": "before"})
+
+
+def test_an_input_is_left_that_says_how_many_steps_there_are() -> None:
+    """Each state has an input of its own."""
+    states = [Tensor(name, "int8", (1,)) for name in "ab"]
+    outputs = [Tensor(name, "int8", (1,)) for name in "cd"]
+    network: Any = SimpleNamespace(signature=SimpleNamespace(inputs=states, outputs=outputs))
+    with pytest.raises(WeftError, match="states: found every input of the network"):
+        checked(network, {"c": "a", "d": "b"})
+    with pytest.raises(WeftError, match="found input 'a' twice"):
+        checked(network, {"c": "a", "d": "a"})
+
+
+def test_steps_add_up() -> None:
+    """Counts and what saturated are added, images are numbered on, and lists and outputs follow each other."""
+    def step(number: int, *images: int) -> RunResult:
+        return RunResult(outputs={"y": np.full((1, 2), number)}, images=1, instructions=10 + number, cycles=None,
+                         macs=3, done_macs=2, seconds=0.5, array_size=4, comparison=Comparison(8, number, None),
+                         samples=[np.array([number])], saturated=Saturated(number, 1, images),
+                         saturated_inputs={"x": number, "z" * number: 1})
+
+    found = together([step(1), step(2, 0), step(3, 0)])
+    assert found.outputs["y"].tolist() == [[1, 1], [2, 2], [3, 3]]
+    assert (found.images, found.instructions, found.cycles, found.macs, found.done_macs) == (3, 36, None, 9, 6)
+    assert found.seconds == 1.5 and found.comparison == Comparison(24, 6, None) and len(found.samples) == 3
+    assert found.saturated == Saturated(6, 3, (1, 2))
+    assert found.saturated_inputs == {"x": 6, "z": 1, "zz": 1, "zzz": 1}
 
 
 def test_saturations_are_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
