@@ -24,6 +24,7 @@ from weft.compiler.errors import CompileError, Fault
 from weft.compiler.layers.var import Part, Var
 from weft.compiler.lir import DRAM0, DRAM1, LOCAL, Address, DataMove, Operation, Signal
 from weft.compiler.memory.allocation import Kept
+from weft.compiler.scheduler.emit import LayerEmitter
 from weft.compiler.scheduler.schedule import Schedule
 from weft.compiler.split.assigned import _joined, _nearest
 from weft.compiler.split.exchange import Flows, boxes_of
@@ -129,6 +130,40 @@ def test_a_core_takes_each_vector_of_others_once_and_leaves_what_they_read() -> 
     # what is not resident is saved whole, and loaded where it is read
     only = [(each.imports, each.exports) for each in flows.exchanges(0, ["z"])]
     assert only == [((), {}), ((), {"z": (rows(0, 2),)}), ((), {})]
+
+
+class Moved(LayerEmitter):
+    """The emission of a layer that computes nothing: one operation a step, and those that load what others made."""
+
+    def __init__(self, inputs: list[Var], core: Var, imports: list[tuple[Var, Box]], steps: list[Box]) -> None:
+        self.layer: Any = SimpleNamespace(inputs=inputs, core=SimpleNamespace(input=core))
+        self.imports, self.operand = imports, None  # type: ignore[assignment]
+        self.steps = [SimpleNamespace(input_tile=box) for box in steps]  # type: ignore[misc]
+        self.free: Any = SimpleNamespace(hold=lambda buffer: None, release=lambda buffer: None)
+        self.registers = None  # type: ignore[assignment]
+        self.loader: Any = SimpleNamespace(
+            operands=lambda *_: iter(()), sizes=lambda step: {}, endings=lambda needs: [[] for _ in needs],
+            prepare=lambda step, sizes: step, loads=[], release=lambda keys: None)
+
+    def _compute(self, prepared: Any) -> Any:
+        yield "step"
+
+    def _transfer(self, to_local: bool, box: Box, var: Var) -> Any:
+        assert to_local
+        yield f"{var.name} {box.rows[0]}"
+
+
+@pytest.mark.parametrize(("inputs", "order"), [
+    ([X], "x 0, step, x 2, step, x 3"), ([X, Y], "y 0, x 0, step, x 2, step, x 3"),
+    ([X, X], "x 3, x 0, x 2, step, step"),
+    ([X, Var("p", 4, 4, 3, Part("x", 0, 0, 3, 1, 12))], "x 3, x 0, x 2, step, step")])
+def test_what_others_made_is_loaded_before_the_first_step_that_reads_it(inputs: list[Var], order: str) -> None:
+    """Before the first step of all if another input needs it too; what no step reads comes last, for later layers."""
+    made = [(X, rows(3, 4)), *((Y, rows(0, 1)) for var in inputs if var is Y), (X, rows(0, 1)), (X, rows(2, 3))]
+    moved = Moved(inputs, X, [*made], [rows(0, 2), rows(1, 3)])
+    moved.operand = SimpleNamespace(base=0)  # type: ignore[assignment]
+    operations: Any = moved.operations()
+    assert ", ".join(operations) == order
 
 
 def test_vectors_that_a_core_has_made_itself() -> None:
