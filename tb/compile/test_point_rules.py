@@ -12,7 +12,7 @@ import pytest
 
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
-from weft.compiler.layers.stages import Convolution, Load, Product
+from weft.compiler.layers.stages import Convolution, LeakyRelu, Load, Product
 from weft.compiler.quantize import calibrate as calibration
 from weft.compiler.quantize.alike import _union
 from weft.compiler.quantize.calibrate import _is_magnitude, _looked_at_together, _need_below, _of_copies, calibrate
@@ -20,6 +20,7 @@ from weft.compiler.quantize.choose_points import _bits_of_the_first, _Chooser
 from weft.compiler.quantize.ranges import LARGEST, Range
 from weft.compiler.quantize.samples import Samples
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.numerics import largest_point
 
 ARCH = Arch.load("tiny")
 POINT = ARCH.number.point
@@ -183,6 +184,23 @@ def test_a_tensor_saturates_only_beyond_what_all_of_its_readers_tell_apart(monke
     own.outputs = frozenset("g")
     monkeypatch.setattr(_Chooser, "_told_apart", lambda self, layer, needed: layer.told)
     assert own._needed() == {"a": 5.0}
+
+
+@pytest.mark.parametrize("lows", [(-8.0, -1.0), (-1.0, -8.0), (-8.0, 0.0)])
+def test_numbers_before_a_slope_have_room_in_all_layers_that_make_a_tensor(lows: tuple[float, float],
+                                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SIMD unit sees them at the tensor's point: of 8 behind a slope of a half 16, and an eighth more."""
+    made = [SimpleNamespace(root="y", name=name) for name in "ab"]
+    layers: Any = [SimpleNamespace(elementwise=LeakyRelu(0.5), inputs=[], outputs=[each]) for each in made]
+    own = chooser({}, *layers)
+    own.outputs, own.whole, own.most, own.sharing = frozenset("y"), {}, {}, {}
+    seen: Any = SimpleNamespace(ranges={name: Range(low, 8.0, (), peaks=(8.0,) * 3) for name, low in zip(
+        "aby", (*lows, -8.0), strict=True)})
+    own.calibration = seen
+    monkeypatch.setattr(_Chooser, "_layer", lambda self, layer: None)
+    monkeypatch.setattr(_Chooser, "_made", lambda self: dict(self.points))
+    found = own.run({"y": None})
+    assert found.vars == {"y": largest_point(18.0, ARCH.number.width)} != {"y": largest_point(9.0, ARCH.number.width)}
 
 
 @pytest.mark.parametrize(("made", "read", "offset", "limit"), [

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.compiler.backend.repeats import shortened
+from weft.compiler.backend.repeats import _steps, shortened
 from weft.compiler.pipeline import compile_model
 from weft.cycles.replay import estimate
 from weft.hw.contract.arch import Arch
@@ -106,3 +106,31 @@ def test_a_million_instructions_take_some_seconds_at_most() -> None:
     seconds = time.process_time() - began
     print(f"\n{seconds:.2f} s for {table.shape[1]} instructions")
     assert seconds < 10
+
+
+@pytest.mark.parametrize("depth", [4, 8, 16])
+def test_the_longest_repetition_within_reach_is_taken(depth: int) -> None:
+    """Against one that tries every distance: of equally long ones the nearest, and none that is no longer than a
+    word."""
+    isa = Isa(Arch.load("tiny").replace(repeat_depth=depth))
+    random = np.random.default_rng(depth)
+    drawn = [isa.load_weight(int(base), 1 + int(size)) for base, size in random.integers(0, 3, (200, 2))]
+    program = [*drawn[:40], *drawn[60:60 + depth] * 3, *drawn[40:90], *drawn[90:91 + depth] * 3, *drawn[100:]]
+    table = table_of(isa, program)
+    one, other = _steps(table, isa)
+    steps = [*zip(one.tolist(), other.tolist(), strict=True)]
+    place, wanted = 0, []
+    while place < len(steps):
+        best, distance = 1, 0
+        for back in range(1, min(depth, place) + 1):
+            length = 0
+            while place + length < len(steps) and steps[place + length - back] == steps[place + length]:
+                length += 1
+            if length > max(best, 1):
+                best, distance = length, back
+        wanted.append((distance, best))
+        place += best
+    words = shortened(table, isa)
+    found = [(int(back) + 1, int(count) + 1) if code == Opcode.REPEAT else (0, 1)
+             for code, _, back, count, _ in words.T.tolist()]
+    assert found == wanted and any(distance == depth for distance, _ in found)

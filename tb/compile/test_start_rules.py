@@ -68,6 +68,16 @@ def test_an_operation_has_the_unit_the_cycles_and_the_ranges_that_it_touches(
         assert narrow["cycles"] == 2 * cycles
 
 
+@pytest.mark.parametrize(("origin", "mask", "read"), [(0, 1, (3, 6)), (1, 0b1, (3, 6)), (1, 0b101, (3, 16)),
+                                                      (1, 0b110, (3, 11)), (1, 0, None)])
+def test_rows_of_taps_reach_from_the_first_to_the_last_that_counts(origin: int, mask: int,
+                                                                   read: tuple[int, int] | None) -> None:
+    """Five vectors lie between two of them; without any nothing is read."""
+    settings = Settings.of(input_shift=3, tap_origin=origin, tap_dropped=0, tap_rows=mask, tap_pitch=5)
+    row, = rows_of(ARCH, lir.MatMul(Address(LOCAL, 3), Address(ACCUMULATORS, 1), 4, settings))
+    assert row["read"] == (None if read is None else (LOCAL, *read))
+
+
 @pytest.mark.parametrize(("size", "zero_bias"), [(1, False), (1, True), (2, True), (3, False)])
 def test_a_row_of_zeros_is_loaded_too(size: int, zero_bias: bool) -> None:
     row, = rows_of(ARCH, lir.LoadWeight(Address(LOCAL, 5), size, zero_bias))
@@ -213,6 +223,26 @@ class Scaled(LirMaker):
 def test_starts_are_those_of_the_plain_definition(arch: Arch, seed: int) -> None:
     maker = Scaled(seed) if arch is BYTES else LirMaker(seed)
     line = Timeline(LirTable.of(maker.program(100)), arch)
+    wanted = plain_starts(line)
+    line.advance(line.starts.size)
+    assert (line.starts.tolist(), line.done.tolist()) == wanted
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_moves_fill_gaps_as_the_plain_definition_does(seed: int) -> None:
+    """Many short ones that wait for other units, so that a unit has more gaps than are kept."""
+    random = np.random.default_rng(seed)
+    arch = ARCH.replace(local_depth=256, accumulator_depth=256)
+
+    def move(kind: int) -> Operation:
+        size, near, far = (int(random.integers(1, end)) for end in (5, 250, 250))
+        if kind == 3:
+            return lir.DataMove(True, Address(LOCAL, near), Address(DRAM0, far), 1 + size % 2)
+        if kind == 4:
+            return lir.MatMul(Address(LOCAL, near), Address(ACCUMULATORS, far), size, ENTER)
+        return lir.DataMove(kind < 2, Address(LOCAL, near), Address(ACCUMULATORS, far), size, MOVED[kind < 2])
+
+    line = Timeline(LirTable.of([move(kind) for kind in random.integers(0, 5, 600).tolist()]), arch)
     wanted = plain_starts(line)
     line.advance(line.starts.size)
     assert (line.starts.tolist(), line.done.tolist()) == wanted

@@ -38,6 +38,13 @@ def test_a_part_takes_the_cycles_of_its_busiest_unit() -> None:
     assert busiest_cycles(program, numbers, ARCH).tolist() == [15 + 6, 5 * BEATS, 14, 0]
 
 
+@pytest.mark.parametrize(("lanes", "cycles"), [(2, 5), (4, 5), (6, 7.5), (8, 10)])
+def test_a_vector_takes_a_beat_at_least(lanes: int, cycles: float) -> None:
+    arch = ARCH.replace(array_size=lanes, axi_data_width=64)
+    program = Isa(arch).assemble([Isa(arch).data_move(DataFlow.DRAM0_TO_LOCAL, 0, 0, 5)])
+    assert busiest_cycles(program, np.zeros(1, np.int64), arch).tolist() == [cycles]
+
+
 def test_counted_cycles_are_near_the_estimate_where_one_unit_works() -> None:
     program = ISA.assemble([ISA.load_weight(0, 7), *[ISA.mat_mul(0, 0, 40)] * 50])
     found, = busiest_cycles(program, np.zeros(51, np.int64), ARCH)

@@ -77,3 +77,21 @@ def test_vectors_and_the_way_they_add_up() -> None:
     with pytest.raises(Mismatch, match="board and golden differ in 3 of 21 words, first at image 2, "):
         both.insist()
     Comparison(8, 0, None).insist()
+
+
+def test_a_word_counts_once_where_one_memory_has_pieces_of_the_other() -> None:
+    """Golden touched four pages in a row, the board two of them that lie apart."""
+    golden, found = Dram(TINY), Dram(TINY)
+    page = 4096
+    golden.load_bytes(0, bytes(range(1, 129)) * (4 * page // 128))
+    for place in (page, 3 * page):
+        found.load_bytes(place, golden.bytes[place:place + page].tobytes())
+    result = compare(TINY, "dram0", golden, found, 8 * page)
+    size = TINY.number.storage_dtype.itemsize
+    assert (result.words, result.different) == (4 * page // size, 2 * page // size)
+
+
+def test_the_first_of_two_comparisons_is_named() -> None:
+    one, other = (compare_vectors(np.zeros((1, 2)), np.full((1, 2), value), value, 0, "board") for value in (1, 2))
+    assert (one + other).first == one.first != other.first == (other + one).first
+    assert (Comparison(2, 0, None) + other).first == other.first
