@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,7 @@ from weft.compiler.memory.allocation import Allocation, DramAddress, first_fit
 from weft.compiler.memory.stripes import Stripes, extended
 from weft.compiler.memory.variables import LiveRange, live_ranges, place_variables, spread_vectors
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
+from weft.compiler.tiling.shape import LayerShape
 from weft.hw.contract.arch import Arch
 
 ARCH = Arch.load("tiny").replace(array_size=4)
@@ -175,6 +176,55 @@ def test_a_layer_runs_in_stripes_once() -> None:
     own = in_stripes("c", "c", "c", "l")
     own.firsts[1] = 0
     assert own._first(3, ()) == 2
+
+
+def test_layers_in_stripes_share_the_accumulators() -> None:
+    """Each has its part, and stripes of at most a part of its rows. The last may cost as much as the others do."""
+    asked: list[tuple[Any, ...]] = []
+    own = in_stripes("c", "c", "l")
+    output = SimpleNamespace(height=17)
+    shape = LayerShape.__new__(LayerShape)
+    shape.__dict__.update({each.name: None for each in fields(LayerShape)} | {
+        "arch": ARCH, "layer": SimpleNamespace(output=output)})
+    own.shapes, own.plans = [shape] * 3, [SimpleNamespace(cost=cost) for cost in (10.0, 20.0, 5.0)]  # type: ignore[misc]
+    own.search = SimpleNamespace(in_stripes=lambda found, *given: asked.append(  # type: ignore[assignment]
+        (found.scratch, *given)))
+    assert own._plans(range(3), 4, 100) is None
+    part = ARCH.accumulator_depth // 3
+    assert asked == [(100, 4, part, pytest.approx(10.5)), (100, 4, part, pytest.approx(21.0)), (100, 4, part, 30.0)]
+
+
+@pytest.mark.parametrize(("needs", "room", "again"), [((4, 5, 1), 10, None), ((4, 5, 1), 9, 4), ((4, 6, 2), 9, 3)])
+def test_the_layer_that_needs_most_gives_way(needs: tuple[int, ...], room: int, again: int | None) -> None:
+    """It gets what the others leave."""
+    own = in_stripes("c", "c", "l")
+    asked: list[tuple[int, int]] = []
+
+    def plan(numbers: range, number: int, fewest: int, given: int) -> Any:
+        asked.append((number, given))
+        return SimpleNamespace(need=SimpleNamespace(local_total=min(needs[number], given)))
+
+    own._plan = plan  # type: ignore[method-assign, assignment]
+    found = own._plans(range(3), 4, room)
+    assert found is not None and sum(each.need.local_total for each in found) == min(sum(needs), room)
+    assert asked[3:] == ([] if again is None else [(1, again)])
+
+
+@pytest.mark.parametrize(("more", "taken"), [(0, True), (1, False)])
+def test_layers_are_put_in_stripes_where_they_find_room(more: int, taken: bool,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below what is pinned while any of them runs."""
+    depth = ARCH.local_depth
+    monkeypatch.setattr(stripes, "replace", lambda found, **changed: replace(found, **changed) if isinstance(
+        found, Allocation) else (found, changed))
+    own = in_stripes("c", "l", "c")
+    own.shapes[0].arch, own.needs, own.plans = ARCH, [1, 1, 1], [None] * 3  # type: ignore[assignment, list-item]
+    own.local = {"p": place(depth - 10, 10, 1, 2, "p")}
+    plans: Any = [SimpleNamespace(need=SimpleNamespace(local_total=local)) for local in (4, depth - 14 + more)]
+    own._plans = lambda numbers, fewest, room: plans if room == depth - 10 else None  # type: ignore[method-assign]
+    assert own._taken(range(2), 3) == taken
+    assert own.firsts == ({1: 0} if taken else {}) and own.needs == ([depth - 10] * 2 + [1] if taken else [1] * 3)
+    assert own.local["p"] == place(depth - 10, 10, 0 if taken else 1, 2, "p")
 
 
 def test_what_lives_at_an_end_of_stripes_lives_in_all_of_them() -> None:

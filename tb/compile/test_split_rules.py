@@ -26,7 +26,8 @@ from weft.compiler.lir import DRAM0, DRAM1, LOCAL, Address, DataMove, Operation,
 from weft.compiler.memory.allocation import Kept
 from weft.compiler.scheduler.emit import LayerEmitter
 from weft.compiler.scheduler.schedule import Schedule
-from weft.compiler.split.assigned import _joined, _nearest
+from weft.compiler.split import assigned
+from weft.compiler.split.assigned import Match, _boxes, _by_shape, _joined, _nearest
 from weft.compiler.split.exchange import Flows, boxes_of
 from weft.compiler.split.order import common_starts
 from weft.compiler.split.shares import Made, Way, _best, _own
@@ -90,6 +91,39 @@ def test_boxes_of_a_core_are_one_box_together() -> None:
     for wrong in (Box((0, 1), (0, 4), (3, 4)), Box((0, 1), (0, 4), (1, 4)), Box((1, 2), (0, 4), (2, 4))):
         with pytest.raises(CompileError, match="2 workloads that are no box together"):
             _joined(entry, 0, [low, wrong])
+
+
+def test_a_layer_of_the_schedule_is_found_once_by_its_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its order, with weights for a layer that multiplies. What has a name of ours is left for that."""
+    monkeypatch.setattr(assigned, "_names", lambda layer: {layer.name})
+    monkeypatch.setattr(assigned, "_size", lambda layer: (8, 4, 4))
+
+    def layer(name: str, macs: int = 0) -> Any:
+        return SimpleNamespace(name=name, macs=macs, pool=None)
+
+    first, second, weighted, named = (AssignedLayer(name, (8, 4, 4), name == "w", ()) for name in ("p", "q", "w", "b"))
+    other = AssignedLayer("o", (8, 4, 5), True, ())
+    found: dict[int, Match] = {}
+    layers = [layer("a"), layer("b"), layer("c", 9), layer("d"), layer("e", 9)]
+    _by_shape(layers, [other, named, first, weighted, second], found)
+    assert {number: match.entry.name for number, match in found.items()} == {0: "p", 1: "w", 3: "q"}
+
+
+def test_boxes_are_of_cores_that_there_are_and_of_the_whole_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assigned, "whole_box", lambda layer, arch: Box((0, 2), (0, 4), (0, 2)))
+    layer: Any = SimpleNamespace(output=SimpleNamespace(channels=8, size=(4, 2)))
+
+    def boxes(*given: tuple[int, tuple[int, int], tuple[int, int]]) -> Any:
+        entry = AssignedLayer("l", (8, 4, 2), True, tuple((core, span, rows, (0, 2)) for core, span, rows in given))
+        return _boxes(Match(entry), layer, THREE)
+
+    halves = boxes((0, (0, 8), (0, 2)), (2, (0, 8), (2, 4)))
+    assert halves == ((Box((0, 2), (0, 2), (0, 2)), None, Box((0, 2), (2, 4), (0, 2))), 0)
+    assert boxes((0, (0, 5), (0, 4)), (1, (5, 8), (0, 4)))[1] == 2
+    with pytest.raises(CompileError, match="core 3, layer 'l': found a core of a larger mesh; allowed: cores 0..2"):
+        boxes((0, (0, 8), (0, 2)), (3, (0, 8), (2, 4)))
+    with pytest.raises(CompileError, match="boxes that are not the whole ofmap"):
+        boxes((0, (0, 8), (0, 2)), (1, (0, 8), (2, 3)))
 
 
 # -- from core to core -------------------------------------------------------------------------------------------------
@@ -232,6 +266,8 @@ def test_a_chunk_has_one_post_for_all_that_wait_for_it() -> None:
     assert first == (save(0), save(1), Signal(False, 0, 0b110, Address(DRAM0, 0), 2), save(2))
     assert second == (Signal(True, 0, 1, Address(DRAM0, 0), 1), load(0))
     assert third == (Signal(True, 0, 1, Address(DRAM0, 1), 1), load(1))
+    both = synchronised([schedule(save(0), save(1)), schedule(load(1), load(0), layers=[1, 1])])[1].operations
+    assert both == (Signal(True, 0, 1, Address(DRAM0, 0), 2), load(1), load(0))
     late = schedule(load(2), load(0), layers=[1, 1])
     first, second = (each.operations for each in synchronised([
         schedule(save(0), save(2), layers=[0, 1]), schedule(load(2), load(0), layers=[2, 2])]))
@@ -261,3 +297,10 @@ def test_a_wait_starts_when_the_last_of_its_posts_has_ended() -> None:
     posts, (one, _) = common_starts([slow, signals((True, 0, 1), (True, 0, 1))], THREE)
     again, (two,) = common_starts([slow, signals((True, 0, 2))], THREE)
     assert np.array_equal(posts, again) and posts[2] >= 50 and one < 50 and two > posts[2]
+
+
+def test_a_wait_for_two_posts_starts_behind_both() -> None:
+    """The second one comes when another core has posted."""
+    slow = schedule(save(0, 60), Signal(False, 2, 0b10, Address(DRAM0, 0), 60))
+    found = common_starts([signals((True, 1, 2)), signals((False, 1, 1), (True, 2, 1), (False, 1, 1)), slow], THREE)
+    assert found[0][0] > found[1][2] > found[2][1] >= 60
