@@ -84,7 +84,7 @@ def _into_gate(graph: Graph, made: dict[str, Node], product: Node, scaling: Node
 
     for gate in filter(None, (own(name, "Clip", "Relu") for name in product.inputs)):
         conv = own(gate.input(0), "Conv")
-        if conv is None or product.inputs.count(gate.output) > 1:
+        if conv is None:
             continue
         sources = *conv.inputs[1:], *gate.inputs[1:]
         names = [f"{gate.output}/scaled.{number}" for number in range(len(sources))]

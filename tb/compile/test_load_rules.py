@@ -202,5 +202,6 @@ def test_an_image_is_split_where_it_is_asked_for_or_sooner_done(
     request: Any = SimpleNamespace(cores=mode, goal=goal)
     arch: Any = SimpleNamespace(cores=2)
     choices: Any = SimpleNamespace() if chosen else FORMULA
-    found: Any = split.split(request, choices, *[None] * 4, arch, alone)  # type: ignore[arg-type]
+    none: Any = None
+    found: Any = split.split(request, choices, none, none, none, none, arch, alone)  # type: ignore[arg-type]
     assert (found is made) == taken and (taken or found is split.ALONE)

@@ -218,7 +218,9 @@ def test_layers_are_put_in_stripes_where_they_find_room(more: int, taken: bool,
     monkeypatch.setattr(stripes, "replace", lambda found, **changed: replace(found, **changed) if isinstance(
         found, Allocation) else (found, changed))
     own = in_stripes("c", "l", "c")
-    own.shapes[0].arch, own.needs, own.plans = ARCH, [1, 1, 1], [None] * 3  # type: ignore[assignment, list-item]
+    first: Any = own.shapes[0]
+    first.arch = ARCH
+    own.needs, own.plans = [1, 1, 1], [None] * 3  # type: ignore[list-item]
     own.local = {"p": place(depth - 10, 10, 1, 2, "p")}
     plans: Any = [SimpleNamespace(need=SimpleNamespace(local_total=local)) for local in (4, depth - 14 + more)]
     own._plans = lambda numbers, fewest, room: plans if room == depth - 10 else None  # type: ignore[method-assign]

@@ -188,7 +188,8 @@ def test_sizes_of_one_name_are_one_wherever_they_stand() -> None:
     graph = inputs(x=("n", 3, "w"), y=("w", 2), z=("?", 4))
     fix_shapes(graph, {"x": (2, 3, 7)})
     assert sizes(graph) == {"x": [2, 3, 7], "y": [7, 2], "z": [1, 4]}
-    for given in ({"x": (1, 3, 7), "y": (6, 2)}, {"x": (1, 3, 7), "y": (8, 2)}, {"w": 7, "y": (8, 2)}):
+    wrong: list[Any] = [{"x": (1, 3, 7), "y": (6, 2)}, {"x": (1, 3, 7), "y": (8, 2)}, {"w": 7, "y": (8, 2)}]
+    for given in wrong:
         with pytest.raises(CompileError, match="for w; allowed: one size for one name"):
             fix_shapes(inputs(x=("n", 3, "w"), y=("w", 2)), given)
 
@@ -230,7 +231,7 @@ def folder(*nodes: onnx.NodeProto, shapes: dict[str, Any] | None = None, **value
 
 @pytest.mark.parametrize(("span", "shape"), [({}, [2, 3, 4, 5]), ({"start": 1}, [3, 4, 5]), ({"end": 2}, [2, 3]),
                                              ({"start": 1, "end": -1}, [3, 4]), ({"start": -1}, [5])])
-def test_a_part_of_a_shape(span: dict[str, int], shape: list[int]) -> None:
+def test_a_part_of_a_shape(span: dict[str, Any], shape: list[int]) -> None:
     assert folder(helper.make_node("Shape", ["x"], ["y"], **span), shapes={"x": (2, 3, 4, 5)}) == [[shape]]
     assert folder(helper.make_node("Size", ["x"], ["y"]), shapes={"x": (2, 3)}) == [[6]]
 

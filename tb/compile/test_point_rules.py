@@ -124,7 +124,7 @@ def var(name: str) -> Any:
     return SimpleNamespace(root=name, name=name)
 
 
-def made_of(kind: type, **values: object) -> Any:
+def made_of(kind: Any, **values: object) -> Any:
     """An instance with these attributes alone."""
     made = kind.__new__(kind)
     made.__dict__.update(values)
@@ -172,7 +172,8 @@ def test_layers_of_the_same_weights_have_their_smallest_point() -> None:
     own = chooser({"x": 9, "z": 7, "y": 12}, *(SimpleNamespace(core=SimpleNamespace(input=var(name)))
                                               for name in ("y", "x", "z")))
     own.sharing, own.most = {"w": [1, 2]}, {}
-    own._agree([SimpleNamespace(weights=point) for point in (3, 11, 10)])  # type: ignore[arg-type]
+    numbers: Any = [SimpleNamespace(weights=point) for point in (3, 11, 10)]
+    own._agree(numbers)
     assert own.points == {"x": 7, "z": 7, "y": 12} and own.most == {"w": 10}
 
 

@@ -41,7 +41,8 @@ TINY, BYTES = Arch.load("tiny"), Arch.load("arty_int8")
 # -- samples -----------------------------------------------------------------------------------------------------------
 def graph(*shape: int, **more: Any) -> Graph:
     port = GraphPort("x", shape, "x", **more)
-    return Graph("net", (), (port,), (), {"x": shape}, {}, 20, types={} if not more else {"x": more.get("type")})
+    types: Any = {"x": more["type"]} if more else {}
+    return Graph("net", (), (port,), (), {"x": shape}, {}, 20, types=types)
 
 
 @pytest.mark.parametrize(("port", "given", "found"), [
