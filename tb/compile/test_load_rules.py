@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from weft.compiler.backend import join, split
+from weft.compiler.backend.encode import encode
 from weft.compiler.choices import FORMULA
 from weft.compiler.cores import AUTO, BATCH, LATENCY, SPLIT, THROUGHPUT
 from weft.compiler.layers.stages import MaxPool
 from weft.compiler.lir import DRAM0, DRAM1, LOCAL, Address, DataMove, LoadLut
+from weft.compiler.lir_table import LirTable
 from weft.compiler.quantize.consts import LayerConsts
 from weft.compiler.scheduler import length, load
 from weft.compiler.scheduler.buffers import Key
@@ -27,8 +29,11 @@ from weft.compiler.scheduler.load import (
     Loader,
     WeightSource,
 )
+from weft.compiler.scheduler.mat_muls import MatMulEmitter, Template, _sides
+from weft.compiler.tiling.spans import Box, View
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.instructions import KEY_ENTRIES
+from weft.hw.contract.instructions import KEY_ENTRIES, Opcode
+from weft.hw.contract.registers import Register
 from weft.tmodel.window import Window
 
 ARCH = Arch.load("tiny").replace(array_size=4)
@@ -168,6 +173,43 @@ def test_machines_that_are_named_have_room_for_the_program() -> None:
     assert named == fitting and fitting
     none = str(length._too_long(size, ARCH.replace(local_depth=1 << 16)))
     assert "use a smaller model" in none and "-a " not in none
+
+
+# -- code --------------------------------------------------------------------------------------------------------------
+def configured(*operations: Any, joins: bool = False) -> list[str]:
+    """The Configures of a program of one core, by register and value."""
+    code, _ = encode(LirTable.of(operations), ARCH, joins)
+    return [f"{Register(int(register)).name} {int(value)}" for opcode, _, register, value, _ in code.T.tolist()
+            if opcode == Opcode.CONFIGURE]
+
+
+def test_a_single_row_sets_no_pitch() -> None:
+    """Rows and pitches are set where they change, and set back at the end."""
+    one = DataMove(True, Address(LOCAL, 0), Address(DRAM0, 0), 5, local_pitch=9, far_pitch=9)
+    assert configured(one, one) == configured() == []
+    two = one._replace(rows=2)
+    assert configured(one, two, two, one, two) == [
+        "MOVE_ROWS 1", "MOVE_LOCAL_PITCH 9", "MOVE_FAR_PITCH 9", "MOVE_ROWS 0", "MOVE_ROWS 1", "MOVE_ROWS 0",
+        "MOVE_LOCAL_PITCH 0", "MOVE_FAR_PITCH 0"]
+
+
+@pytest.mark.parametrize(("alone", "rows"), [(True, ["all", "without", "without"]), (False, ["all"] * 3)])
+def test_weights_stay_in_the_array_where_no_other_layer_loads_some(alone: bool, rows: list[str]) -> None:
+    """Three steps with the same weights, of a layer that runs alone or beside another one."""
+    view = View(0, Box((0, 1), (0, 2), (0, 2)))
+    step: Any = SimpleNamespace(inputs=(0, 1), taps=(0, 1))
+    prepared: Any = SimpleNamespace(step=step, input_tile=view, weights={0: 20})
+    emitter = MatMulEmitter.__new__(MatMulEmitter)
+    block = SimpleNamespace(bias=3)
+    emitter.shape = SimpleNamespace(consts=SimpleNamespace(blocks=[block]), box=view.box,  # type: ignore[assignment]
+                                    tiles=SimpleNamespace(alike_blocks=[(7, 0, 1)]))
+    every, without = np.ones((2, 1)), np.ones((1, 1))
+    key = 7, (0, 1), (0, 1), *_sides(view, view)
+    emitter.templates = {key: Template(every, without, (5, True), True, (5, True))}
+    emitter.alone, emitter.loaded = alone, None
+    made = [emitter.operations(prepared, 0, view) for _ in range(3)]
+    assert ["all" if each.rows is every else "without" for each in made] == rows
+    assert all((each.weights, each.near, each.far) == (23, 0, 0) for each in made)
 
 
 # -- code of several cores ---------------------------------------------------------------------------------------------

@@ -134,3 +134,16 @@ def test_the_longest_repetition_within_reach_is_taken(depth: int) -> None:
     found = [(int(back) + 1, int(count) + 1) if code == Opcode.REPEAT else (0, 1)
              for code, _, back, count, _ in words.T.tolist()]
     assert found == wanted and any(distance == depth for distance, _ in found)
+
+
+@pytest.mark.parametrize("period", [255, 256, 257, 300])
+def test_a_repetition_is_no_farther_back_than_its_field_says(period: int) -> None:
+    """256 instructions on a machine that remembers 4096."""
+    isa = Isa(Arch.load("tiny").replace(repeat_depth=4096))
+    piece = [isa.load_weight(int(base), 1 + int(size))
+             for base, size in np.random.default_rng(0).integers(0, 16, (period, 2))]
+    table = table_of(isa, [*piece, *piece, *piece])
+    words = shortened(table, isa)
+    assert np.array_equal(isa.split(isa.assemble_words(words)), table)
+    longest = words[3][words[0] == Opcode.REPEAT].max(initial=0)
+    assert (longest > period) == (period <= 256)
