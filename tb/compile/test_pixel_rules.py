@@ -17,8 +17,9 @@ from weft.compiler.frontend.graph import Graph, GraphPort, Node, Within
 from weft.compiler.frontend.inputs import fix_shapes, settle_inputs
 from weft.compiler.frontend.known import _drop_empty
 from weft.compiler.lowering.pool import _averages, lines, reduced_axes
-from weft.compiler.passes.dead_pixels import EvenPixels, _attributes, _viewed, union
+from weft.compiler.passes.dead_pixels import EvenPixels, _attributes, _viewed, drop_unread_pixels, union
 from weft.compiler.passes.fold import fold_channelwise
+from weft.compiler.passes.order import _copies_first
 from weft.support.errors import WeftError
 from weft.tmodel.window import Window
 
@@ -77,6 +78,30 @@ def test_a_window_over_fewer_pixels_reads_the_same_ones() -> None:
         assert (found, outputs, made["ceil_mode"]) == (wanted, line.length, 0) and min(made["pads"]) >= 0
         made_of += 1
     assert made_of > 250
+
+
+def test_an_output_has_all_of_its_pixels() -> None:
+    """Though its only other reader takes every second one."""
+    attributes = {"pads": (0,) * 4, "dilations": (1, 1), "group": 1, "kernel_shape": (1, 1)}
+    nodes = (Node("a", "Conv", ("x", "w", "b"), ("a",), {**attributes, "strides": (1, 1)}),
+             Node("y", "Conv", ("a", "w", "b"), ("y",), {**attributes, "strides": (2, 2)}))
+    shapes = {"x": (1, 1, 5, 5), "a": (1, 1, 5, 5), "y": (1, 1, 3, 3)}
+    values = {"w": np.ones((1, 1, 1, 1), np.float32), "b": np.zeros(1, np.float32)}
+    for outputs, size in (("ay", 5), ("y", 3)):
+        ports = [GraphPort(name, shapes[name], name) for name in ("x", *outputs)]
+        found = drop_unread_pixels(Graph("net", nodes, (ports[0],), tuple(ports[1:]), shapes, values, 20))
+        assert found.shapes["a"] == (1, 1, size, size) and found.shapes["y"] == (1, 1, 3, 3)
+
+
+def test_copies_go_up_to_the_first_reader_and_never_down() -> None:
+    """Of two copies of inputs into an output the one that is there already stays."""
+    nodes = [Node("v", "View", ("c",), ("v",)), Node("k", "Conv", ("v", "w1"), ("k",)),
+             Node("r", "Relu", ("x",), ("r",)), Node("n", "Conv", ("r", "w2"), ("n",)),
+             Node("l", "Conv", ("e", "w3"), ("l",)), Node("y", "Assemble", ("k", "n", "l"), ("y",))]
+    shapes = dict.fromkeys("cexvkrnly", (1, 1, 1, 1))
+    ports = [GraphPort(name, shapes[name], name) for name in "cexy"]
+    graph = Graph("net", tuple(nodes), tuple(ports[:3]), (ports[3],), shapes, {}, 20)
+    assert "".join(node.output for node in _copies_first(graph, nodes)) == "vkrlny", "not behind what it is in front of"
 
 
 # -- factors -----------------------------------------------------------------------------------------------------------

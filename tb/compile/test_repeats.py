@@ -115,7 +115,8 @@ def test_the_longest_repetition_within_reach_is_taken(depth: int) -> None:
     isa = Isa(Arch.load("tiny").replace(repeat_depth=depth))
     random = np.random.default_rng(depth)
     drawn = [isa.load_weight(int(base), 1 + int(size)) for base, size in random.integers(0, 3, (200, 2))]
-    program = [*drawn[:40], *drawn[60:60 + depth] * 3, *drawn[40:90], *drawn[90:91 + depth] * 3, *drawn[100:]]
+    program = [*drawn[:40], *drawn[60:60 + depth] * 3, *drawn[40:90], *drawn[90:91 + depth] * 3, *drawn[100:150],
+               *drawn[150:153] * 6, *drawn[150:]]
     table = table_of(isa, program)
     one, other = _steps(table, isa)
     steps = [*zip(one.tolist(), other.tolist(), strict=True)]

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.compiler.check.checker import Checker, compare
+from weft.compiler.check.checker import Checker, Verdict, compare
 from weft.compiler.errors import CompileError
 from weft.compiler.frontend.graph import Graph, GraphPort, Limited, Node, Within
 from weft.compiler.layers.hir import Layers
 from weft.compiler.memory.plan import MemoryPlan
+from weft.compiler.partition import Part
 from weft.compiler.quantize import narrow
 from weft.compiler.quantize.bounds import RULES, _within, with_bounds
 from weft.compiler.quantize.narrow import BINS, Histogram, by_percentile
@@ -181,6 +182,26 @@ def test_the_worst_of_all_outputs_is_compared() -> None:
     assert compare(before, {"c": before["c"]}, None) == (None, "")
     assert compare(before, {"d": near}, 0.0) == (-math.inf, "no output is left")
     assert compare(before, {"a": np.zeros(3)}, -math.inf)[1] == "output 'a' has shape (3,), not (4,)"
+
+
+def test_a_subgraph_is_compared_with_its_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the subgraph before it left is forgotten, rounded results too."""
+    checker = Checker()
+    checker.verdicts, checker._kind = [Verdict("s", "r", None, None)], Numbers
+    checker._rounded, checker._rounding = {"y": np.ones(1)}, checker.verdicts[0]
+    runner: Any = SimpleNamespace(run=lambda products, sample: {"y": sample["x"] * 2})
+    monkeypatch.setattr("weft.compiler.check.checker.RUNNERS", {Graph: runner})
+    part: Any = SimpleNamespace(graph=graph(1, 2), count=2, number=1)
+
+    class Given(dict[Any, Any]):
+        def plus(self, more: Any) -> Any:
+            return self
+
+    products: Any = Given({Part: part, Samples: Samples({"x": np.array([[3.0, 4.0]])}, (0,), False)})
+    step: Any = SimpleNamespace(name="s")
+    assert checker._begin(step, products) == "s of part 1"
+    assert checker._before["y"].tolist() == [[6, 8]] and checker._kind is Graph and checker._product is None
+    assert checker._rounded is None and checker._rounding is None
 
 
 @pytest.mark.parametrize(("arch", "plain", "lookup", "least"), [
