@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,12 @@ from weft.compiler.frontend.constants import Folder
 from weft.compiler.frontend.graph import Graph, GraphPort, Node, Within
 from weft.compiler.frontend.inputs import fix_shapes, settle_inputs
 from weft.compiler.frontend.known import _drop_empty
+from weft.compiler.lowering import gather
 from weft.compiler.lowering.pool import _averages, lines, reduced_axes
+from weft.compiler.lowering.rewrite import TensorView
 from weft.compiler.passes.dead_pixels import EvenPixels, _attributes, _viewed, drop_unread_pixels, union
 from weft.compiler.passes.fold import fold_channelwise
+from weft.compiler.passes.normalise import _output
 from weft.compiler.passes.order import _copies_first
 from weft.support.errors import WeftError
 from weft.tmodel.window import Window
@@ -102,6 +106,47 @@ def test_copies_go_up_to_the_first_reader_and_never_down() -> None:
     ports = [GraphPort(name, shapes[name], name) for name in "cexy"]
     graph = Graph("net", tuple(nodes), tuple(ports[:3]), (ports[3],), shapes, {}, 20)
     assert "".join(node.output for node in _copies_first(graph, nodes)) == "vkrlny", "not behind what it is in front of"
+
+
+# -- where elements lie ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("pixels_", "view"), [
+    ([[0, 1], [6, 7]], ((2, 2), 0, 6, 1)), ([[8, 10], [20, 22]], ((2, 2), 8, 12, 2)), ([[1, 0], [7, 6]], None),
+    ([[6, 7], [0, 1]], None), ([[0, 1], [6, 8]], None), ([[3, 3], [9, 9]], ((2, 1), 3, 6, 1)),
+    ([[3, 4], [3, 4]], ((1, 2), 3, 2, 1)), ([[3]], ((1, 1), 3, 6, 1))])
+def test_an_image_is_a_view_where_its_pixels_go_up_evenly(pixels_: Any, view: Any) -> None:
+    """Of an image six pixels wide; of rows or columns that are the same one. Flipped ones are none."""
+    state: Any = SimpleNamespace(shapes={"x": (1, 4, 6, 6)}, view=lambda node, tensor, size, *walk: (size, *walk))
+    found: Any = gather._as_view(state, None, "x", np.array(pixels_))  # type: ignore[arg-type]
+    if view is None:
+        assert found is None
+        return
+    size, offset, pitch, step = found
+    assert (size, offset, step) == (view[0], view[1], view[3]) and pitch == view[2]
+
+
+@pytest.mark.parametrize(("count", "channels", "stays"), [(8, [0, 2, 4, 5, 7], True), (8, [0, 2, 4, 6], False),
+                                                          (9, [0, 2, 4, 6, 8], False), (4, [3], True)])
+def test_other_channels_stay_between_where_that_takes_no_further_tile(count: int, channels: list[int], stays: bool,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """On four lanes."""
+    monkeypatch.setattr(gather, "image", lambda *_: ("x", np.array(channels)))
+    monkeypatch.setattr(gather, "exact", lambda *_: "copy")
+    state: Any = SimpleNamespace(shapes={"x": (1, count, 1, 1)}, lanes=4)
+    tensor, found = gather.lying(state, None, "x")  # type: ignore[arg-type]
+    assert (tensor, found.tolist()) == (("x", channels) if stays else ("copy", [*range(len(channels))]))
+
+
+@pytest.mark.parametrize(("op", "part", "copied"), [("Conv", False, False), ("Conv", True, True), ("View", False, True),
+                                                    (None, False, True)])
+def test_an_output_lies_in_a_tensor_of_its_own(op: str | None, part: bool, copied: bool) -> None:
+    """Inputs, views and parts of other tensors are copied."""
+    held = TensorView("t", None)
+    state: Any = SimpleNamespace(
+        held={"y": held}, shapes={"t": (1, 2, 1, 1), "copy": (1, 2, 1, 1)}, parts={"t"} if part else set(), fixed=set(),
+        maker=lambda tensor: None if op is None else SimpleNamespace(op=op), copied=lambda node, tensor: "copy",
+        index=lambda name: np.arange(2))
+    found = _output(state, GraphPort("y", (1, 2), "y"))
+    assert found.tensor == ("copy" if copied else "t") and state.fixed == {found.tensor}
 
 
 # -- factors -----------------------------------------------------------------------------------------------------------
