@@ -42,6 +42,8 @@ def breaks() -> list[Break]:
     from weft.tb.mutations import (
         blocks,
         by_hand,
+        by_hand_places,
+        by_hand_rules,
         c_driver,
         compiler,
         control,
@@ -56,4 +58,4 @@ def breaks() -> list[Break]:
 
     return [*control.BREAKS, *blocks.BREAKS, *cores.BREAKS, *golden.BREAKS, *compiler.BREAKS, *runtime.BREAKS,
             *driver.BREAKS, *c_driver.BREAKS, *report.BREAKS, *tflite.BREAKS,
-            *once_drawn.BREAKS, *by_hand.BREAKS]
+            *once_drawn.BREAKS, *by_hand.BREAKS, *by_hand_places.BREAKS, *by_hand_rules.BREAKS]
