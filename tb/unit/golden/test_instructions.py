@@ -6,7 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from weft.golden.check import MachineStop
 from weft.golden.machine import Machine
+from weft.hw.contract.causes import Cause
 from weft.hw.contract.instructions import DataFlow, SimdOpcode, SimdSub
 from weft.hw.contract.key_values import EVERY_STEP
 from weft.hw.contract.registers import Register
@@ -293,6 +295,15 @@ def test_soft_reset_clears_registers_and_keeps_memories(loaded: Machine) -> None
     assert loaded.registers == {register: spec.reset for register, spec in loaded.isa.registers.items()}
     assert loaded.program_counter == 0
     assert rows(loaded.accumulators, 0) == [[11, 22]]
+
+
+def test_no_repeat_reaches_back_to_before_a_soft_reset() -> None:
+    machine = Machine(make_arch(repeat_depth=16))
+    run(machine, *[machine.isa.no_op()] * 3, machine.isa.repeat(2, 2))
+    machine.soft_reset()
+    with pytest.raises(MachineStop) as stop:
+        run(machine, machine.isa.no_op(), machine.isa.repeat(2, 2))
+    assert (stop.value.cause, stop.value.program_counter) == (Cause.REPEAT, 1)
 
 
 def test_progress_ends_with_the_whole_program(machine: Machine) -> None:

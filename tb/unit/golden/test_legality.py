@@ -18,7 +18,7 @@ from weft.support.errors import IsaError
 from weft.tb.random.damage import damaged
 from weft.tb.random.program_maker import MOST_REPEATED
 from weft.tb.random.random_program import possible_causes, random_illegal, random_program
-from weft.tb.unit.golden.machines import MACHINES
+from weft.tb.unit.golden.machines import MACHINES, make_arch
 
 DAMAGED = 40
 """Programs on each machine."""
@@ -59,6 +59,15 @@ def test_every_cause_is_found_where_golden_finds_it(name: str) -> None:
             instructions, counter = random_illegal(arch, seed, cause)
             found = assert_same(Isa(arch).assemble(instructions), arch)
             assert found is not None and (found.cause, found.program_counter) == (cause, counter)
+
+
+def test_program_counters_go_on_from_zero_behind_the_last() -> None:
+    """A wide operand 1, so that a Configure can name the last of them."""
+    arch = make_arch("FP8BP4", dram0_depth=1 << 26)
+    isa = Isa(arch)
+    found = assert_same(isa.assemble([isa.configure(Register.PROGRAM_COUNTER, (1 << 32) - 2), *[isa.no_op()] * 3,
+                                      Instruction(14)]), arch)
+    assert found is not None and found.program_counter == 1
 
 
 @pytest.mark.parametrize("name", MACHINES)

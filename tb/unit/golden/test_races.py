@@ -81,7 +81,7 @@ def test_windows_keep_cores_apart() -> None:
 
 
 def test_random_moves_race_where_their_vectors_meet() -> None:
-    """Held against sets of vectors."""
+    """Held against sets of vectors. The two accesses that are named meet, and one of them writes."""
     rng, races = random.Random(0), 0
     for _ in range(300):
         moves = [[(rng.choice([LOAD, SAVE, CONST]), rng.randrange(60), rng.randint(1, 6), rng.choice([1, 2, 4]))
@@ -89,7 +89,12 @@ def test_random_moves_race_where_their_vectors_meet() -> None:
         touched = [{(flow is CONST, base + k * stride, flow is SAVE) for flow, base, size, stride in each
                     for k in range(size)} for each in moves]
         meets = any(a[:2] == b[:2] and (a[2] or b[2]) for a in touched[0] for b in touched[1])
-        assert (first_race([program(*each) for each in moves], ARCH) is not None) == meets, moves
+        race = first_race([program(*each) for each in moves], ARCH)
+        assert (race is not None) == meets, moves
+        if race is not None:
+            one, other = race.accesses
+            assert one.writes or other.writes, race
+            assert one.start < other.end and other.start < one.end and one.core != other.core, race
         races += meets
     assert 50 < races < 250
 
