@@ -193,6 +193,32 @@ def test_a_machine_that_cannot_be_built_is_refused(keys: dict, parts: list[str])
     assert not [part for part in parts if part not in text], text
 
 
+SHARED_17 = {"dram_ports": "shared", "axi_address_width": 17}
+"""128 KiB for both windows: two blocks. A vector has 16 bytes."""
+CORES_18 = {"dram_ports": "shared", "axi_address_width": 18, "cores": 2, "dram0_depth": 4096}
+
+
+@pytest.mark.parametrize(("last", "beyond"), [
+    ({"axi_address_width": 17, "dram0_depth": 8192, "dram1_depth": 8192}, {"dram0_depth": 8193}),
+    ({"axi_address_width": 17, "dram0_depth": 8192, "dram1_depth": 8192}, {"dram1_depth": 8193}),
+    ({**SHARED_17, "dram0_depth": 4096, "dram1_depth": 4096}, {"dram1_depth": 4097}),
+    ({**SHARED_17, "dram0_depth": 4096, "dram1_depth": 2}, {"dram0_depth": 4097}),  # the next window's block
+    ({**CORES_18, "dram1_depth": 8192}, {"dram1_depth": 8193}),
+    ({**CORES_18, "dram1_depth": 2}, {"dram0_depth": 4097}),
+    ({**CORES_18, "dram1_depth": 2, "memory_ports": 2}, {"memory_ports": 3}),
+    ({"axi_max_burst": 64, "axi_data_width": 512}, {"axi_max_burst": 128}),
+    ({"lut_count": 3, "simd_registers_depth": 4}, {"lut_count": 4}),
+    ({"local_banks": 8, "local_depth": 8}, {"local_depth": 7}),
+    ({"accumulator_banks": 8, "accumulator_depth": 8}, {"accumulator_depth": 7}),
+    ({"depthwise_taps": 3, "array_size": 3}, {"array_size": 2}),
+    ({"depthwise_taps": 9, "data_type": "INT8", "array_size": 18}, {"array_size": 17}),
+])
+def test_keys_go_together_up_to_their_last_value(last: dict[str, Any], beyond: dict[str, Any]) -> None:
+    """Values are stated by hand: the last machine that can be built, and the first that cannot."""
+    Arch.from_dict({**SEED_KEYS, **last})
+    refusal(**{**last, **beyond})
+
+
 def test_missing_keys_are_all_named() -> None:
     with pytest.raises(ArchError, match="architecture key array_size: found nothing.*add array_size, local_depth"):
         Arch.from_dict({key: value for key, value in SEED_KEYS.items() if key not in ("array_size", "local_depth")})

@@ -18,6 +18,7 @@ from weft.golden.system import GoldenSystem
 from weft.hw.contract.instructions import DataFlow, Instruction
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.key_values import SHARED
+from weft.hw.contract.registers import Register
 from weft.support.errors import WeftError
 from weft.tb.random.lockstep_archs import lockstep_archs
 
@@ -72,6 +73,20 @@ def test_accesses_without_an_order_are_refused(first: list[Instruction], second:
     with pytest.raises(RaceError, match=f"core 0, instruction {saved}, which writes.*core 1, instruction {read}, which "
                                         "reads.*a post behind the one and a wait before the other"):
         check(first, second)
+
+
+@pytest.mark.parametrize("dram1", [False, True])
+def test_a_signal_is_ordered_with_accesses_in_its_own_window(dram1: bool) -> None:
+    """Windows are moved by Configures: the DRAM's own one, not the other's, says where a Signal's range lies."""
+    there, away = (ISA.configure(Register.DRAM1_OFFSET if dram1 else Register.DRAM0_OFFSET, block) for block in (2, 1))
+    flows = (DataFlow.LOCAL_TO_DRAM1, DataFlow.DRAM1_TO_LOCAL) if dram1 else (
+        DataFlow.LOCAL_TO_DRAM0, DataFlow.DRAM0_TO_LOCAL)
+    keep, take = (ISA.data_move(flow, 0, 8, 4) for flow in flows)
+    post, wait = ISA.post(0, [1], 8, 4, dram1=dram1), ISA.wait(0, 1, 8, 4, dram1=dram1)
+    check([there, keep, post], [there, wait, take])
+    for cores in (([there, keep, away, post], [there, wait, take]), ([there, keep, post], [away, wait, there, take])):
+        with pytest.raises(RaceError):
+            check(*cores)
 
 
 # -- signals -----------------------------------------------------------------------------------------------------------
