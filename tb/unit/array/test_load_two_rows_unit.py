@@ -11,7 +11,7 @@ import pytest
 
 from weft.hw.array.load_two_rows_unit import LoadTwoRowsUnit
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import LOCAL_READ_LATENCY, ROWS_AHEAD, upper_places
+from weft.hw.contract.timing import LOCAL_READ_LATENCY, ROWS_AHEAD, load_weight_cycles, upper_places
 from weft.hw.parts.walker import Walker
 from weft.tb.bench.block_bench import simulate
 from weft.tb.bench.block_models import Cycles, Model, Pulses, ReadServer, Source, Turns
@@ -159,6 +159,17 @@ def test_other_loads_take_a_row_a_cycle() -> None:
     source, column, _ = run(arch, loads, Random(6), 1, (1, 1))
     first = source.taken[0] + TURN_LATENCY + LOCAL_READ_LATENCY
     assert column.through == list(range(first, first + 16)) and not column.apart
+
+
+@pytest.mark.parametrize("rows", (1, 4, 5, 6, 10))
+def test_a_load_takes_as_many_cycles_as_is_said(rows: int) -> None:
+    """Five rows are the whole column; more of them go through both parts, one a cycle."""
+    arch, count = machine(4), 3
+    loads = [{"size_m1": rows - 1, "rows_m1": 0, "zeroes": 0, "zero_bias": 0, "swaps": 0,
+              "local": {"base": 40, "stride_log2": 0, "pitch": 0}} for _ in range(count)]
+    source, _, done = run(arch, loads, Random(7), 1, (1, 1))
+    assert done == [source.taken[0] + TURN_LATENCY - 1 + (number + 1) * load_weight_cycles(arch, rows)
+                    for number in range(count)]
 
 
 def test_parts_go_at_their_own_pace() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from weft.hw.contract import repeats
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.instructions import DataFlow, Instruction
+from weft.hw.contract.instructions import DataFlow, Instruction, Opcode
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.support.errors import ArchError, IsaError
@@ -34,6 +34,15 @@ def test_flows_are_kinds_of_their_own_and_other_flags_are_not() -> None:
     found = meant(ISA.data_move(to, 10, 20, 1), ISA.data_move(back, 500, 600, 1), ISA.data_move(to, 11, 22, 1),
                   ISA.mat_mul(1, 1, 1), ISA.mat_mul(2, 3, 1, accumulate=True), ISA.repeat(3, 3))
     assert found[5:] == [ISA.data_move(to, 12, 24, 1), ISA.mat_mul(3, 4, 1), ISA.mat_mul(4, 6, 1, accumulate=True)]
+
+
+def test_every_flow_and_every_other_opcode_is_a_kind() -> None:
+    flows = [repeats.kind_of(Opcode.DATA_MOVE, flow) for flow in DataFlow]
+    others = [{repeats.kind_of(opcode, flags) for flags in range(16)} for opcode in Opcode if opcode != Opcode.DATA_MOVE]
+    assert all(len(kinds) == 1 for kinds in others)
+    kinds = [*flows, *set().union(*others)]
+    assert len(set(kinds)) == len(kinds) == len(DataFlow) + len(Opcode) - 1
+    assert all(0 <= kind < repeats.KINDS for kind in kinds)
 
 
 def test_configure_is_repeated_as_it_is() -> None:
@@ -63,8 +72,9 @@ def test_an_illegal_repeat_stands_for_itself_and_so_does_what_follows(repeat: In
     assert ISA.counts(ISA.assemble(program)).tolist() == [1] * len(program)
 
 
-@pytest.mark.parametrize("before", [8, 20])
+@pytest.mark.parametrize("before", range(8, 27))
 def test_the_whole_depth_is_within_reach(before: int) -> None:
+    """Wherever the list of steps loses its front."""
     program = [*[ISA.load_weight(number, 1) for number in range(before)], ISA.repeat(8, 30)]
     assert ISA.counts(ISA.assemble(program)).tolist() == [1] * before + [30]
     assert len(meant(*program)) == before + 30

@@ -9,6 +9,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.csr import SYSTEM_ADDRESS_WIDTH, SYSTEM_PAGE, arch_hash
 from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.system import System, page_address
+from weft.hw.contract.timing import program_burst, program_places
 
 TINY = Arch.load("tiny")
 
@@ -41,6 +42,19 @@ def test_a_vector_takes_longer_where_cores_share_a_port() -> None:
     one = TINY.replace(dram_ports=SHARED, array_size=8, axi_data_width=64)
     assert [one.replace(cores=cores, memory_ports=ports).vector_beats for cores, ports in
             ((1, 1), (2, 2), (2, 1), (3, 2), (4, 1))] == [2, 2, 4, 4, 8]
+
+
+@pytest.mark.parametrize(("cores", "ports", "cycles", "joins"), [
+    (1, 1, 64, False), (2, 1, 0, False), (2, 1, 1, True), (2, 2, 64, False), (3, 2, 64, True), (4, 4, 64, False)])
+def test_reads_are_joined_where_cores_share_a_port(cores: int, ports: int, cycles: int, joins: bool) -> None:
+    assert TINY.replace(dram_ports=SHARED, cores=cores, memory_ports=ports, join_cycles=cycles).joins_reads == joins
+
+
+@pytest.mark.parametrize(("burst", "stream", "beats"), [(16, 64, 16), (256, 64, 256), (256, 128, 256), (256, 256, 128),
+                                                        (256, 1024, 32), (8, 1024, 8)])
+def test_a_burst_of_a_program_stays_within_a_page_of_4_kib(burst: int, stream: int, beats: int) -> None:
+    arch = TINY.replace(axi_data_width=32, axi_max_burst=burst, stream_width=stream)
+    assert (program_burst(arch), program_places(arch)) == (beats, 2 * beats)
 
 
 def test_memories_have_names_of_their_own() -> None:
