@@ -197,6 +197,21 @@ def test_a_value_that_does_not_fit_its_field_is_refused(build: object) -> None:
         build()  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(("build", "good", "bad"), [
+    (lambda values: ARTY.mat_mul(values, 0 * values, 0 * values + 1), 0, (-1, 1 << 30)),
+    (lambda values: ARTY.mat_mul(0 * values, values, 0 * values + 1), 5, (-1, 1 << 30)),
+    (lambda values: ARTY.mat_mul(0 * values, 0 * values, values), 1, (0, -1, 1 << 30)),
+    (lambda values: ARTY.mat_mul(0 * values, 0 * values, 0 * values + 1, local_stride=values), 2, (0, -2, 3, 1 << 20)),
+    (lambda values: ARTY.load_lut(0 * values, values), 1, (-1, 1 << 30))],
+    ids=["local", "accumulator", "size", "stride", "table"])
+def test_each_of_many_numbers_must_fit_as_a_single_one_must(build: Any, good: int, bad: tuple[int, ...]) -> None:
+    build(np.array([good, good]))
+    for value in bad:
+        for values in ([good, value], [value, good], [value, value]):
+            with pytest.raises(IsaError):
+                build(np.array(values))
+
+
 def test_the_largest_values_fit() -> None:
     ARTY.assemble_words(np.array([[15], [15], [(1 << 16) - 1], [(1 << 24) - 1], [(1 << 16) - 1]], np.uint64))
     ARTY.encode(ARTY.mat_mul(8191, (1 << 20) - 1, 1 << 16, local_stride=128, accumulator_stride=128))

@@ -164,3 +164,13 @@ def test_accumulating_saturates_once(name: str) -> None:
     assert numbers.accumulate(np.array([most - 1]), np.array([most])).tolist() == [most]
     assert numbers.accumulate(np.array([most]), np.array([-1])).tolist() == [most - 1]
     assert numbers.store(np.array([most + 1, -most - 2])).tolist() == [most, -most - 1]
+
+
+def test_scales_are_what_their_bytes_say_up_to_the_ends() -> None:
+    """Multipliers have no sign, biases have one; bits of a multiplier above those of the machine count for nothing."""
+    scheme = TINY.replace(data_type="INT8").scheme
+    multipliers = np.array([0, 1, 255, 256, (1 << 17) - 1, 1 << 16])
+    biases = np.array([(1 << 31) - 1, -1 << 31, -1, 0, 128, -129])
+    found = scheme.scales(scheme.scale_vectors(multipliers, biases))
+    assert found[0].tolist() == multipliers.tolist() and found[1].tolist() == biases.tolist()
+    assert scheme.scales(scheme.scale_vectors(multipliers + (1 << 17), biases))[0].tolist() == multipliers.tolist()
