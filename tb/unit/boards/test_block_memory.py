@@ -151,9 +151,9 @@ def test_machine_and_host_find_what_was_written(seed: int) -> None:
     assert users.ended == 3 and users.read > ROUNDS
 
 
-def test_reads_have_their_turn_beside_writes_without_a_pause() -> None:
-    """And writes beside reads: of forty cycles each gets its half."""
-    memory, moved = BlockMemory(WINDOWS, 18), {"w": 0, "r": 0}
+def words_moved(*channels: str) -> list[int]:
+    """In forty cycles, of bursts of 24 words that the machine's channels ("w", "r") want to move without a pause."""
+    memory, moved = BlockMemory(WINDOWS, 18), dict.fromkeys(channels, 0)
 
     def master(channel: str) -> Step:
         address = getattr(memory.port, f"a{channel}")
@@ -166,8 +166,18 @@ def test_reads_have_their_turn_beside_writes_without_a_pause() -> None:
             if (yield address.ready):
                 yield address.valid.eq(0)
 
-    run_simulation(memory, [master("w"), master("r")])
-    assert min(moved.values()) >= 16
+    run_simulation(memory, [master(channel) for channel in channels])
+    return [*moved.values()]
+
+
+def test_reads_have_their_turn_beside_writes_without_a_pause() -> None:
+    """And writes beside reads: of forty cycles each gets its half."""
+    assert min(words_moved("w", "r")) >= 16
+
+
+@pytest.mark.parametrize("channel", ["w", "r"])
+def test_a_word_a_cycle_moves_where_nobody_else_asks(channel: str) -> None:
+    assert words_moved(channel) == [24]
 
 
 def test_a_burst_ends_when_the_response_before_was_taken() -> None:

@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -67,6 +68,36 @@ def test_a_narrow_port_knows_the_parts_of_all_reads_that_may_be_under_way() -> N
 
     run_simulation(narrow, master())
     assert found == parts
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_narrow_port_keeps_parts_and_words_together_whoever_waits(seed: int) -> None:
+    """Both directions at once: data come when they like, the controller takes and gives when it likes."""
+    wide, count, rng = LiteDRAMNativePort("both", 24, 64), 12, Random(seed)
+    narrow, written, read = NarrowPort(wide, 16), list[tuple[int, int]](), list[int]()
+    writes, reads = ([rng.randrange(4) for _ in range(count)] for _ in range(2))
+    bits, port = 0x3_0002_0001_0000, narrow.port
+
+    def master() -> Generator[Any, Any, None]:
+        yield from [wide.cmd.ready.eq(1), port.rdata.ready.eq(1), port.cmd.valid.eq(1), port.wdata.we.eq(3)]
+        for is_write, parts in ((1, writes), (0, reads)):
+            for part in parts:
+                yield from [port.cmd.we.eq(is_write), port.cmd.addr.eq(part)]
+                yield
+        yield port.cmd.valid.eq(0)
+        yield
+        while len(written) < count or len(read) < count:
+            valid, ready, given = rng.randrange(2), rng.randrange(2), rng.randrange(2) and len(read) < count
+            yield from [port.wdata.valid.eq(valid), port.wdata.data.eq(len(written)), wide.wdata.ready.eq(ready),
+                        wide.rdata.valid.eq(given), wide.rdata.data.eq(bits)]
+            yield
+            if valid and ready and len(written) < count:
+                written.append(((yield wide.wdata.we), (yield wide.wdata.data) & 0xFFFF))
+            if given:
+                read.append((yield port.rdata.data))
+
+    run_simulation(narrow, master())
+    assert written == [(3 << 2 * part, number) for number, part in enumerate(writes)] and read == reads
 
 
 def weft_pins(name: str) -> dict[str, int]:
