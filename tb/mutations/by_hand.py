@@ -27,6 +27,8 @@ BRIDGE = "tb/unit/driver/test_bridge.py"
 DRAM = "tb/unit/boards/test_dram_model.py"
 PAGE = "tb/unit/report/test_page.py"
 PARTS = "tb/unit/boards/test_shell_parts.py"
+TOGETHER = "tb/unit/contract/test_arch.py::test_keys_go_together_up_to_their_last_value"
+WRAPS = "tb/unit/golden/test_legality.py::test_program_counters_go_on_from_zero_behind_the_last"
 TIMES = f"{DRAM}::test_rows_are_opened_and_closed_as_long_after_another_as_the_chip_asks"
 
 BREAKS = [
@@ -257,6 +259,59 @@ BREAKS = [
           "tb/unit/project/test_small_commands.py::test_of_tuned_layers_those_are_shown_that_take_more_or_less"),
     Break("hand_thousand", "cli/in_pieces.py", "1 <= int(pieces[:9]) <= MOST", "1 <= int(pieces[:9]) < MOST",
           "a thousand pieces are refused", f"{PIECES}::test_from_one_to_a_thousand_pieces"),
+    # -- golden machine and contract
+    Break("hand_touching", "golden/races.py", '(part["start"] < end[number]) & (part["end"]',
+          '(part["start"] <= end[number]) & (part["end"]', "a Signal is ordered with what begins where its range ends",
+          "tb/unit/golden/test_order.py::test_accesses_without_an_order_are_refused"),
+    Break("hand_partner", "golden/races.py", "& (writes[part] | writes[second])", "& (writes[part] | True)",
+          "a race is told of two reads", "tb/unit/golden/test_races.py::"
+          "test_random_moves_race_where_their_vectors_meet"),
+    Break("hand_signal_window", "golden/legality.py",
+          "window = np.where(dram1, self.register(Register.DRAM1_OFFSET), self.register(Register.DRAM0_OFFSET))",
+          "window = np.where(dram1, self.register(Register.DRAM0_OFFSET), self.register(Register.DRAM1_OFFSET))",
+          "a Signal's range lies in the other DRAM's window",
+          "tb/unit/golden/test_order.py::test_a_signal_is_ordered_with_accesses_in_its_own_window"),
+    Break("hand_wrapped", "golden/machine.py", "(self.program_counter + 1) % PROGRAM_COUNTERS",
+          "self.program_counter + 1", "program counters go beyond the last", WRAPS),
+    Break("hand_wrapped_stop", "golden/legality.py", "MachineStop(cause, counter % PROGRAM_COUNTERS,",
+          "MachineStop(cause, counter,", "a refusal's program counter is beyond the last", WRAPS),
+    Break("hand_history", "golden/machine.py", "self.stopped = self._loop = None\n        self._history = "
+          "self.isa.history()\n", "self.stopped = self._loop = None\n", "a Repeat reaches behind a reset",
+          "tb/unit/golden/test_instructions.py::test_no_repeat_reaches_back_to_before_a_soft_reset"),
+    Break("hand_window_blocks", "hw/contract/arch.py",
+          "return -(-self.dram0_depth * self.vector_bytes // DRAM_OFFSET_BYTES) * DRAM_OFFSET_BYTES",
+          "return self.dram0_depth * self.vector_bytes", "the next window begins within a block of 64 KiB", TOGETHER),
+    Break("hand_windows_of_cores", "hw/contract/arch_checks.py",
+          "needed = arch.cores * arch.dram0_window_bytes + arch.dram1_depth",
+          "needed = arch.cores * arch.dram0_depth * arch.vector_bytes + arch.dram1_depth",
+          "windows of cores that do not fit are let through", TOGETHER),
+    Break("hand_joins", "hw/contract/arch.py", "self.join_cycles > 0 and self.cores > self.memory_ports",
+          "self.join_cycles > 0 and self.cores > 1", "reads are joined at a port of one core",
+          "tb/unit/contract/test_system.py::test_reads_are_joined_where_cores_share_a_port"),
+    Break("hand_longer_load", "hw/contract/timing.py", "and rows == arch.array_size + 1 else rows",
+          "and rows >= arch.array_size + 1 else rows", "a load of more than the column takes too few cycles",
+          "tb/unit/array/test_load_two_rows_unit.py::test_a_load_takes_as_many_cycles_as_is_said"),
+    Break("hand_page_beats", "hw/contract/timing.py", "min(arch.axi_max_burst, 4096 // (arch.stream_width // 8))",
+          "min(arch.axi_max_burst, 4096 // arch.stream_width)", "programs are read in an eighth of a page",
+          "tb/unit/contract/test_system.py::test_a_burst_of_a_program_stays_within_a_page_of_4_kib"),
+    Break("hand_lost_step", "hw/contract/repeats.py", "del self._steps[:-self._depth]",
+          "del self._steps[:-self._depth + 1]", "the farthest step that a Repeat may reach is lost",
+          "tb/unit/contract/test_repeats.py::test_the_whole_depth_is_within_reach"),
+    Break("hand_flow_kind", "hw/contract/repeats.py", "return 16 | flags if", "return 16 | flags & 3 if",
+          "flows of the accumulators and of DRAM are one kind",
+          "tb/unit/contract/test_repeats.py::test_every_flow_and_every_other_opcode_is_a_kind"),
+    Break("hand_largest_bias", "hw/contract/schemes/int8.py", "negative = biases > maximum(BIAS_WIDTH)",
+          "negative = biases >= maximum(BIAS_WIDTH)", "the largest bias is negative",
+          "tb/unit/contract/test_schemes.py::test_scales_are_what_their_bytes_say_up_to_the_ends"),
+    Break("hand_many_fit", "hw/contract/isa.py", "for extreme in (value.min(initial=0), value.max(initial=0)):",
+          "for extreme in (value.max(initial=0),):", "of many addresses negative ones fit",
+          "tb/unit/contract/test_isa.py::test_each_of_many_numbers_must_fit_as_a_single_one_must"),
+    Break("hand_pace_of_reads", "boards/shell/block_memory.py", "reads.valid & (~port.r.valid | port.r.ready)",
+          "reads.valid & ~port.r.valid", "on-chip memory gives a word every other cycle",
+          f"{BLOCK}::test_a_word_a_cycle_moves_where_nobody_else_asks"),
+    Break("hand_part_early", "boards/shell/narrow.py", "writes.source.ready.eq(wide.wdata.ready & port.wdata.valid)",
+          "writes.source.ready.eq(wide.wdata.ready)", "a word is written to the next one's part",
+          f"{PARTS}::test_a_narrow_port_keeps_parts_and_words_together_whoever_waits"),
     # -- hardware, and the estimator's memory
     Break("hand_aligned", "hw/control/fetch.py", "gearbox.empty & ~beats.o.valid)", "gearbox.empty)",
           "a program cuts an instruction of the stream",
