@@ -312,6 +312,18 @@ BREAKS = [
     Break("hand_part_early", "boards/shell/narrow.py", "writes.source.ready.eq(wide.wdata.ready & port.wdata.valid)",
           "writes.source.ready.eq(wide.wdata.ready)", "a word is written to the next one's part",
           f"{PARTS}::test_a_narrow_port_keeps_parts_and_words_together_whoever_waits"),
+    Break("hand_uart_alone", "boards/board.py", "return has and arch not in map(Arch.load, self.uart_alone)",
+          "return has", "a preset that misses its clock beside Ethernet is built with it",
+          f"{PARTS}::test_a_board_has_ethernet_but_beside_the_presets_without_it"),
+    Break("hand_best_case", "boards/board.py", "return self.spread.typical", "return self.spread.best",
+          "estimates take the best case of a memory", f"{PARTS}::"
+          "test_estimates_take_the_typical_case_of_a_memory_that_is_not_known_to_the_cycle"),
+    Break("hand_read_only", "boards/shell/soc.py", 'if f"{name}_bready" not in machine.ports:',
+          'if f"{name}_bready" in machine.ports:', "the master that writes is kept from it",
+          f"{PARTS}::test_only_a_master_that_does_not_write_is_kept_from_writing"),
+    Break("hand_sent_clock", "boards/shell/soc.py", "        if send is not receive:\n", "        if send is receive:\n",
+          "the clock with which Ethernet sends is not constrained",
+          f"{PARTS}::test_each_clock_of_an_ethernet_phy_is_constrained_once"),
     # -- hardware, and the estimator's memory
     Break("hand_aligned", "hw/control/fetch.py", "gearbox.empty & ~beats.o.valid)", "gearbox.empty)",
           "a program cuts an instruction of the stream",

@@ -8,19 +8,24 @@ import subprocess
 from collections.abc import Generator
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from litedram.common import LiteDRAMNativePort
 from litex.build.sim import SimPlatform
-from migen import run_simulation
+from litex.soc.interconnect.axi import AXIInterface
+from migen import ClockDomain, Signal, run_simulation
 
 from weft.boards import BOARDS
-from weft.boards.shell import paced, simulated, standalone
+from weft.boards.board import Memory
+from weft.boards.shell import paced, simulated, soc, standalone
 from weft.boards.shell.core import silent
 from weft.boards.shell.machine import Machine
 from weft.boards.shell.narrow import NarrowPort
+from weft.boards.shell.soc import ShellSoC
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import EXPECTED, IdealDram, Spread
 from weft.hw.system import with_ports
 
 
@@ -149,3 +154,60 @@ def test_a_simulated_memory_has_the_controller_that_a_process_writes(monkeypatch
     assert said[:2] == ["weft.boards.shell.controller", "ulx3s"]
     assert {each.partition("=")[0] for each in said[2:]} >= {"m_axi_program"}
     assert f"m_axi_program={machine.stream_width}" in said
+
+
+def test_a_board_has_ethernet_but_beside_the_presets_without_it() -> None:
+    found = set()
+    for board in BOARDS.values():
+        for name in (board.arch, *board.others):
+            wanted = board.shell is not None and board.shell.ethernet is not None and name not in board.uart_alone
+            assert board.has_ethernet(Arch.load(name)) == wanted, (board.key, name)
+            found.add(wanted)
+    with_it = [board for board in BOARDS.values() if board.shell and board.shell.ethernet]
+    assert any(board.uart_alone for board in with_it) and found == {False, True}
+
+
+def test_estimates_take_the_typical_case_of_a_memory_that_is_not_known_to_the_cycle() -> None:
+    for board in BOARDS.values():
+        if board.processor:
+            assert board.dram == board.processor.memory.typical
+        elif board.shell and isinstance(board.shell.memory, Memory):
+            assert board.dram == (board.shell.memory.dram or EXPECTED)
+        else:
+            assert board.dram == EXPECTED
+    spread = Spread(*(IdealDram(read_latency=cycles) for cycles in (1, 2, 3)))
+    assert [memory.read_latency for memory in spread.cases.values()] == [1, 2, 3]
+
+
+def test_only_a_master_that_does_not_write_is_kept_from_writing() -> None:
+    """Its address and data never come, and nobody waits for a response; another one drives these itself."""
+    machine = Machine(with_ports(Arch.load("ulx3s"))[1])
+    reading = {name for name in machine.masters() if f"{name}_bready" not in machine.ports}
+    assert reading and reading != set(machine.masters())
+    for name in machine.masters():
+        port = AXIInterface(data_width=machine.width(name), address_width=32, id_width=1)
+        shell = SimpleNamespace(windows={}, dram_port=lambda machine, name, port=port: port, comb=[])
+        pins = ShellSoC.master_pins(cast(ShellSoC, shell), machine, name)
+        driven = port.b.ready, port.aw.valid, port.w.valid
+        assert [id(each.l) for each in shell.comb] == [id(signal) for signal in driven if name in reading]
+        assert (f"o_{name}_awvalid" in pins) == (name not in reading)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_each_clock_of_an_ethernet_phy_is_constrained_once(own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some send with the clock that they receive."""
+    monkeypatch.setattr(soc, "Ethernet", lambda phy: SimpleNamespace(bus=None))
+    receive, told, apart = Signal(), list[tuple[Any, float]](), list[Any]()
+    send, clock = Signal() if own else receive, ClockDomain("sys")
+    phy = SimpleNamespace(crg=SimpleNamespace(cd_eth_rx=SimpleNamespace(clk=receive),
+                                              cd_eth_tx=SimpleNamespace(clk=send)), rx_clk_freq=125e6, tx_clk_freq=25e6)
+    shell: Any = SimpleNamespace(
+        crg=SimpleNamespace(cd_sys=clock, pll=SimpleNamespace(create_clkout=lambda *args, **options: None)),
+        bus=SimpleNamespace(add_master=lambda **options: None), platform=SimpleNamespace(
+            add_period_constraint=lambda clock, period: told.append((clock, period)),
+            add_false_path_constraints=lambda *clocks: apart.extend(clocks)))
+    ShellSoC.add_ethernet(shell, phy)
+    wanted = [(receive, 8.0), *([(send, 40.0)] if own else [])]
+    assert [(id(clock), period) for clock, period in told] == [(id(clock), period) for clock, period in wanted]
+    assert [id(each) for each in apart] == [id(each) for each in (
+        clock.clk, shell.cd_ethernet.clk, receive, *([send] if own else []))]

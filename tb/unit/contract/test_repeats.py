@@ -38,7 +38,8 @@ def test_flows_are_kinds_of_their_own_and_other_flags_are_not() -> None:
 
 def test_every_flow_and_every_other_opcode_is_a_kind() -> None:
     flows = [repeats.kind_of(Opcode.DATA_MOVE, flow) for flow in DataFlow]
-    others = [{repeats.kind_of(opcode, flags) for flags in range(16)} for opcode in Opcode if opcode != Opcode.DATA_MOVE]
+    others = [{repeats.kind_of(opcode, flags) for flags in range(16)}
+              for opcode in Opcode if opcode is not Opcode.DATA_MOVE]
     assert all(len(kinds) == 1 for kinds in others)
     kinds = [*flows, *set().union(*others)]
     assert len(set(kinds)) == len(kinds) == len(DataFlow) + len(Opcode) - 1

@@ -66,7 +66,8 @@ def test_a_barrier_and_signals_for_nothing() -> None:
     ([ISA.post(0, [1], 8, 4), save(8, 4)], [ISA.wait(0, 1, 8, 4), load(8, 4)]),
     ([save(8, 4), ISA.post(0, [1], 8, 4)], [load(8, 4), ISA.wait(0, 1, 8, 4)]),
     ([save(8, 4), ISA.post(0, [1], 8, 4), save(8, 1)], [ISA.wait(0, 1, 8, 4), load(8, 4)])],
-    ids=["no post", "post behind", "wait behind", "post in front", "wait in front", "other DRAM", "post first", "load first", "saved again"])
+    ids=["no post", "post behind", "wait behind", "post in front", "wait in front", "other DRAM", "post first",
+         "load first", "saved again"])
 def test_accesses_without_an_order_are_refused(first: list[Instruction], second: list[Instruction]) -> None:
     saved, read = (next(at for at, each in reversed(list(enumerate(code))) if each.opcode == 2)
                    for code in (first, second))
