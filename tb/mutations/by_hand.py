@@ -321,7 +321,8 @@ BREAKS = [
     Break("hand_read_only", "boards/shell/soc.py", 'if f"{name}_bready" not in machine.ports:',
           'if f"{name}_bready" in machine.ports:', "the master that writes is kept from it",
           f"{PARTS}::test_only_a_master_that_does_not_write_is_kept_from_writing"),
-    Break("hand_sent_clock", "boards/shell/soc.py", "        if send is not receive:\n", "        if send is receive:\n",
+    Break("hand_sent_clock", "boards/shell/soc.py", "        if send is not receive:\n",
+          "        if send is receive:\n",
           "the clock with which Ethernet sends is not constrained",
           f"{PARTS}::test_each_clock_of_an_ethernet_phy_is_constrained_once"),
     # -- hardware, and the estimator's memory
