@@ -29,6 +29,7 @@ PAGE = "tb/unit/report/test_page.py"
 PARTS = "tb/unit/boards/test_shell_parts.py"
 TOGETHER = "tb/unit/contract/test_arch.py::test_keys_go_together_up_to_their_last_value"
 WRAPS = "tb/unit/golden/test_legality.py::test_program_counters_go_on_from_zero_behind_the_last"
+WINDOWS = f"{BRIDGE}::test_windows_are_filled_to_their_last_word_and_leave_room_for_the_witness"
 TIMES = f"{DRAM}::test_rows_are_opened_and_closed_as_long_after_another_as_the_chip_asks"
 
 BREAKS = [
@@ -219,6 +220,11 @@ BREAKS = [
     Break("hand_given", "runtime/driver/checked_bridge.py", "self._wait_with(address, words.copy())",
           "self._wait_with(address, words)", "what waits changes with the caller's array",
           f"{BRIDGE}::test_what_waits_is_what_was_given"),
+    Break("hand_full_window", "runtime/driver/checked_bridge.py",
+          "if words + len(write[1]) > self.transport.window_words:",
+          "if words + len(write[1]) >= self.transport.window_words:", "a window is never full", WINDOWS),
+    Break("hand_witness_room", "runtime/driver/checked_bridge.py", "len(found[-1]) + 1 == self.transport.most_reads",
+          "len(found[-1]) == self.transport.most_reads", "the far end has no room for the witness", WINDOWS),
     Break("hand_check", "runtime/driver/dram_start.py", "        bridge.release(base + place, TEST_WORDS)\n"
           "        bridge.write(base", "        bridge.write(base",
           "the check of a memory writes nothing that is known",

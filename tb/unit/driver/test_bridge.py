@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -287,6 +288,19 @@ def test_writes_and_reads_share_one_exchange(kind: str) -> None:
     assert not exchanges
     assert bridge.read(BASE, 101).tolist()[::4] == [1, 2, 3, 4, 5, *[0] * 20, 7]
     assert len(exchanges) == 1 and bridge.faults == 0
+
+
+def test_windows_are_filled_to_their_last_word_and_leave_room_for_the_witness() -> None:
+    """Ten words of a window, four reads of which the witness is one."""
+    bridge = object.__new__(CheckedBridge)
+    bridge.transport = SimpleNamespace(window_words=10, most_reads=4)  # type: ignore[assignment]
+    sizes = 4, 6, 1, 10, 3, 7, 1
+    windows = bridge._windows([(0, np.zeros(size, np.uint32)) for size in sizes])
+    assert [[len(words) for _, words in window] for window in windows] == [[4, 6], [1], [10], [3, 7], [1]]
+    assert [[size for _, size in window] for window in bridge._read_windows([(0, size) for size in sizes])] == [
+        [4, 6], [1], [10], [3, 7], [1]]
+    assert [len(window) for window in bridge._read_windows([(0, 1)] * 7)] == [3, 3, 1]
+    assert list(bridge._windows([])) == bridge._read_windows([]) == []
 
 
 def test_a_lost_packet_is_no_stray() -> None:
