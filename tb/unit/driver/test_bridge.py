@@ -14,7 +14,7 @@ import pytest
 from weft.hw.contract.host_link import ROOM_BYTES
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.checked_bridge import CheckedBridge
-from weft.runtime.driver.etherbone import Etherbone
+from weft.runtime.driver.etherbone import Etherbone, _records
 from weft.runtime.driver.transport import LinkError, LinkFault, Read, Write
 from weft.runtime.driver.uartbone import UartBone
 from weft.tb.bench.link_models import Faults, Memory, UartWire, UdpWire, Witnessed, flip_bits
@@ -301,6 +301,46 @@ def test_windows_are_filled_to_their_last_word_and_leave_room_for_the_witness() 
         [4, 6], [1], [10], [3, 7], [1]]
     assert [len(window) for window in bridge._read_windows([(0, 1)] * 7)] == [3, 3, 1]
     assert list(bridge._windows([])) == bridge._read_windows([]) == []
+
+
+@pytest.mark.parametrize("kind", ["witnessed uart", "witnessed udp"])
+def test_what_waits_is_sent_before_a_pause(kind: str) -> None:
+    """A far end that is to work meanwhile has been told to."""
+    memory = Memory(BASE, WORDS)
+    bridge, _ = link(kind, memory)
+    seen, pause = list[int](), bridge.transport.pause
+    bridge.transport.pause = lambda seconds: (seen.append(int(memory.words[3])), pause(seconds))  # type: ignore
+    bridge.command(BASE + 12, 7)
+    bridge.pause(0.01)
+    assert seen == [7]
+
+
+def test_as_many_reads_are_sent_together_as_the_far_end_has_room_for() -> None:
+    """While it answers the first one, which is long, the others wait there."""
+    memory = Memory(BASE, WORDS)
+    memory.words[:] = np.arange(WORDS)
+    bridge, _ = link("witnessed uart", memory)
+    transport: Any = bridge.transport
+    reads = [(BASE, 250), *[(BASE + 4 * 300, 1)] * transport.most_reads]
+    assert np.concatenate(transport.exchange([], reads[:-1])).tolist() == [
+        *range(250), *[300] * (transport.most_reads - 1)]
+    with pytest.raises(LinkFault):
+        transport.exchange([], reads)
+
+
+def test_records_are_filled_to_their_last_word() -> None:
+    """By writes that follow each other in memory; a record has at most 255 words."""
+    sizes, at, writes = (100, 155, 200, 56, 255, 1), BASE, []
+    for size in sizes:
+        writes.append((at, np.full(size, size, np.uint32)))
+        at += 4 * size
+    records = _records(writes)
+    assert [len(record.words) for record in records] == [255, 200, 56, 255, 1]
+    assert np.concatenate([record.words for record in records]).tolist() == [
+        size for size in sizes for _ in range(size)]
+    assert [record.base for record in records] == [BASE + 4 * first for first in (0, 255, 455, 511, 766)]
+    apart = [(BASE, writes[0][1]), (BASE + 4 * 101, writes[0][1])]
+    assert [record.base for record in _records(apart)] == [BASE, BASE + 404]
 
 
 def test_a_lost_packet_is_no_stray() -> None:
