@@ -15,6 +15,7 @@ from weft.hw.contract.host_link import ROOM_BYTES
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.checked_bridge import CheckedBridge
 from weft.runtime.driver.etherbone import Etherbone, _records
+from weft.runtime.driver.register_machine import RegisterMachine
 from weft.runtime.driver.transport import LinkError, LinkFault, Read, Write
 from weft.runtime.driver.uartbone import UartBone
 from weft.tb.bench.link_models import Faults, Memory, UartWire, UdpWire, Witnessed, flip_bits
@@ -341,6 +342,50 @@ def test_records_are_filled_to_their_last_word() -> None:
     assert [record.base for record in records] == [BASE + 4 * first for first in (0, 255, 455, 511, 766)]
     apart = [(BASE, writes[0][1]), (BASE + 4 * 101, writes[0][1])]
     assert [record.base for record in _records(apart)] == [BASE, BASE + 404]
+
+
+def test_questions_are_numbered_on_from_zero_behind_the_last_number() -> None:
+    memory = Memory(BASE, WORDS)
+    memory.words[:] = np.arange(WORDS)
+    bridge, _ = link("udp", memory)
+    transport: Any = bridge.transport
+    transport._number = (1 << 32) - 2
+    assert [transport.read(BASE + 4 * number, 2).tolist() for number in range(4)] == [
+        [number, number + 1] for number in range(4)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_machine_takes_to_be_there_is_there(seed: int) -> None:
+    """Constants that never change, put again and again where others overlap them: memory has what was put last."""
+    rng, memory = random.Random(seed), Memory(BASE, 64)
+    bridge, wanted = link("udp", memory)[0], bytearray(256)
+    machine: Any = object.__new__(RegisterMachine)
+    machine.bridge, machine._there = bridge, {}
+    sources = []
+    for number in range(6):
+        first = rng.randrange(0, 180)
+        content = np.frombuffer(rng.randbytes(rng.choice((4, 31, 64))), np.uint8)  # nobody can write to it
+        sources.append((first, content if number else content.copy()))  # but to the first one
+    for _ in range(60):
+        first, content = rng.choice(sources)
+        if content.flags.writeable:
+            content[:] = rng.randrange(256)
+        machine._put(BASE + first, content, content.tobytes, len(content))
+        wanted[first:first + len(content)] = content.tobytes()
+        bridge.settle()
+        assert memory.words.astype("<u4").tobytes() == wanted
+
+
+def test_each_program_begins_with_a_page() -> None:
+    """Of the machine's addresses; it reads whole beats."""
+    machine: Any = object.__new__(RegisterMachine)
+    machine.places = SimpleNamespace(bus=lambda memory: BASE, machine=lambda memory: 0x10000)
+    put = list[tuple[int, int]]()
+    machine._worked_out = lambda program: SimpleNamespace(content=program)
+    machine._put = lambda start, source, content, size: put.append((start, size))
+    placed = machine._place([[bytes(49), bytes(5000)], [bytes(4096), bytes(1)]])
+    assert [[each.address for each in group] for group in placed] == [[0x10000, 0x11000], [0x13000, 0x14000]]
+    assert put == [(BASE, 49), (BASE + 0x1000, 5000), (BASE + 0x3000, 4096), (BASE + 0x4000, 1)]
 
 
 def test_a_lost_packet_is_no_stray() -> None:
