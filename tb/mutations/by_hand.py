@@ -247,6 +247,13 @@ BREAKS = [
     Break("hand_page", "runtime/driver/register_machine.py",
           "offset += -(-len(program.content) // PAGE_BYTES) * PAGE_BYTES", "offset += len(program.content)",
           "a program begins within a beat", f"{BRIDGE}::test_each_program_begins_with_a_page"),
+    Break("hand_last_word", "runtime/driver/register_machine.py",
+          "-(-(self._at(memory, end, blocks) - start) // WORD_BYTES)))",
+          "(self._at(memory, end, blocks) - start) // WORD_BYTES))", "a word that is written in part is kept",
+          f"{BRIDGE}::test_all_words_that_a_program_may_write_in_part_are_released"),
+    Break("hand_earlier_flags", "runtime/driver/register_machine.py",
+          '"INTERRUPT_STATUS", ENDED | 1 << Status.TIMEOUT | 1 << Status.TRACEPOINT)', '"INTERRUPT_STATUS", ENDED)',
+          "a run has the flags of the one before", f"{BRIDGE}::test_flags_of_an_earlier_program_are_taken_back"),
     Break("hand_check", "runtime/driver/dram_start.py", "        bridge.release(base + place, TEST_WORDS)\n"
           "        bridge.write(base", "        bridge.write(base",
           "the check of a memory writes nothing that is known",

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft.hw.contract.arch import Arch
 from weft.hw.contract.host_link import ROOM_BYTES
+from weft.hw.contract.instructions import DataFlow
+from weft.hw.contract.isa import Isa
 from weft.runtime.driver.bridge import Bridge, read_bytes, write_bytes
 from weft.runtime.driver.checked_bridge import CheckedBridge
 from weft.runtime.driver.etherbone import Etherbone, _records
@@ -377,15 +380,34 @@ def test_what_a_machine_takes_to_be_there_is_there(seed: int) -> None:
 
 
 def test_each_program_begins_with_a_page() -> None:
-    """Of the machine's addresses; it reads whole beats."""
+    """A page has 256 bytes, a whole number of beats of any machine."""
     machine: Any = object.__new__(RegisterMachine)
     machine.places = SimpleNamespace(bus=lambda memory: BASE, machine=lambda memory: 0x10000)
     put = list[tuple[int, int]]()
     machine._worked_out = lambda program: SimpleNamespace(content=program)
     machine._put = lambda start, source, content, size: put.append((start, size))
     placed = machine._place([[bytes(49), bytes(5000)], [bytes(4096), bytes(1)]])
-    assert [[each.address for each in group] for group in placed] == [[0x10000, 0x11000], [0x13000, 0x14000]]
-    assert put == [(BASE, 49), (BASE + 0x1000, 5000), (BASE + 0x3000, 4096), (BASE + 0x4000, 1)]
+    assert [[each.address - 0x10000 for each in group] for group in placed] == [[0, 0x100], [0x1500, 0x2500]]
+    assert put == [(BASE, 49), (BASE + 0x100, 5000), (BASE + 0x1500, 4096), (BASE + 0x2500, 1)]
+
+
+@pytest.mark.parametrize(("first", "size"), [(0, 1), (1, 1), (3, 2), (4, 4), (5, 7)])
+def test_all_words_that_a_program_may_write_in_part_are_released(first: int, size: int) -> None:
+    """Vectors of three bytes."""
+    machine: Any = object.__new__(RegisterMachine)
+    machine.arch = Arch.load("tiny").replace(data_type="INT8", array_size=3)
+    machine.isa, machine._programs, machine._registers_set = Isa(machine.arch), {}, {}
+    machine.places = SimpleNamespace(bus=lambda memory: BASE, blocks=lambda memory: 0)
+    program = machine.isa.assemble([machine.isa.data_move(DataFlow.LOCAL_TO_DRAM1, 0, first, size)])
+    (start, words), = machine._worked_out(program).written
+    assert (start, start + 4 * words) == (BASE + 3 * first // 4 * 4, BASE - (-3 * (first + size) // 4 * 4))
+
+
+def test_flags_of_an_earlier_program_are_taken_back() -> None:
+    machine: Any = object.__new__(RegisterMachine)
+    machine._command, told = lambda *command: None, list[tuple[str, int]]()
+    machine._reset([SimpleNamespace(command=lambda name, word: told.append((name, word)))] * 2)
+    assert told == [("INTERRUPT_STATUS", 0b1111)] * 2
 
 
 def test_a_lost_packet_is_no_stray() -> None:
