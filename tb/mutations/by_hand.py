@@ -254,6 +254,19 @@ BREAKS = [
     Break("hand_earlier_flags", "runtime/driver/register_machine.py",
           '"INTERRUPT_STATUS", ENDED | 1 << Status.TIMEOUT | 1 << Status.TRACEPOINT)', '"INTERRUPT_STATUS", ENDED)',
           "a run has the flags of the one before", f"{BRIDGE}::test_flags_of_an_earlier_program_are_taken_back"),
+    Break("hand_shortest", "runtime/driver/register_machine.py",
+          "rest = began + max(self._expected(", "rest = began + min(self._expected(",
+          "a group is looked at when its shortest program ends", f"{BRIDGE}::"
+          "test_a_group_is_left_alone_until_its_longest_program_is_expected_to_end"),
+    Break("hand_first_program", "runtime/driver/register_machine.py", "self._timeout(left[0], group[left[0]], found",
+          "self._timeout(left[0], group[0], found", "a core that does not end is told with another one's program",
+          f"{BRIDGE}::test_the_core_that_does_not_end_is_told_with_its_own_program"),
+    Break("hand_all_samples", "runtime/driver/register_machine.py",
+          "if self.ring and registers is self.registers else None)", "if self.ring else None)",
+          "every core has the samples of the first", f"{BRIDGE}::test_samples_are_those_of_the_first_core"),
+    Break("hand_told", "runtime/driver/sample_ring.py", "                self._told = taken\n", "",
+          "a ring is full by what was written since the start", "tb/unit/driver/test_board_samples.py::"
+          "test_a_ring_was_full_if_as_many_were_written_as_it_has_room_for"),
     Break("hand_check", "runtime/driver/dram_start.py", "        bridge.release(base + place, TEST_WORDS)\n"
           "        bridge.write(base", "        bridge.write(base",
           "the check of a memory writes nothing that is known",

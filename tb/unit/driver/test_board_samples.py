@@ -118,6 +118,28 @@ def test_a_count_that_comes_back_changed_puts_all_that_was_written_in_doubt() ->
     assert SampleRing(bridge, RING)._waiting() == 5 and bridge.doubted == 2  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("written", "full"), [
+    ([300, RING_SAMPLES - 1], False), ([300, RING_SAMPLES], True), ([300, 400, RING_SAMPLES], False),
+    ([300, 400, 300 + RING_SAMPLES], True), ([RING_SAMPLES, RING_SAMPLES + 1], True)])
+def test_a_ring_was_full_if_as_many_were_written_as_it_has_room_for(written: list[int], full: bool) -> None:
+    """Counted from what it was told the time before: until it is told more, there is no more room."""
+    class Told:
+        name, taken, counts = "told", 0, [*written]
+
+        def command(self, address: int, word: int) -> None:
+            self.taken = word
+
+        def read(self, address: int, count: int) -> np.ndarray:
+            if address != RING + RING_TAKEN:
+                return np.zeros(count, np.uint32)
+            return np.array([self.taken, self.counts.pop(0)])
+
+    ring = SampleRing(Told(), RING)  # type: ignore[arg-type]
+    for _ in written:
+        ring.drain()
+    assert ring._was_full == full
+
+
 def shell(**changed: Any) -> ShellFile:
     content = {"board": "ecpix5", "clock_hz": 75_000_000, "machine_base": LITEX_REGISTERS, "registers": {},
                "memory": {"base": LITEX_MEMORY, "bytes": 1 << 20}, "arch": {}, "witness": WITNESS, "samples": RING,

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.csr import Status
 from weft.hw.contract.host_link import ROOM_BYTES
 from weft.hw.contract.instructions import DataFlow
 from weft.hw.contract.isa import Isa
@@ -408,6 +409,49 @@ def test_flags_of_an_earlier_program_are_taken_back() -> None:
     machine._command, told = lambda *command: None, list[tuple[str, int]]()
     machine._reset([SimpleNamespace(command=lambda name, word: told.append((name, word)))] * 2)
     assert told == [("INTERRUPT_STATUS", 0b1111)] * 2
+
+
+def waiting_machine(ends: Sequence[float], expected: Sequence[float]) -> tuple[Any, list[Any], list[Any], list[float]]:
+    """A machine, its cores and their programs, each of which ends at a second of ``ends``; and the pauses it takes."""
+    now, pauses = [0.0], list[float]()
+    machine: Any = object.__new__(RegisterMachine)
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += seconds
+
+    machine.bridge = SimpleNamespace(transport=SimpleNamespace(seconds=lambda: now[0]), faults=0, pause=pause)
+    machine.ring, machine.seconds, machine._look_seconds = None, 60.0, 0.0
+    machine._expected = lambda program: program.expected
+    cores = [SimpleNamespace(read=lambda name, end=end: 1 << (Status.DONE if now[0] >= end else Status.RUNNING))
+             for end in ends]
+    return machine, cores, [SimpleNamespace(program=SimpleNamespace(expected=each)) for each in expected], pauses
+
+
+def test_a_group_is_left_alone_until_its_longest_program_is_expected_to_end() -> None:
+    machine, cores, group, pauses = waiting_machine([1.0, 3.0], [1.0, 3.0])
+    assert machine._wait(cores, group, 0.0) == [1 << Status.DONE] * 2 and pauses == [3.0]
+
+
+def test_the_core_that_does_not_end_is_told_with_its_own_program() -> None:
+    machine, cores, group, _ = waiting_machine([1.0, 1e9], [0.0, 0.0])
+
+    def told(*found: Any) -> Exception:
+        assert found == (1, group[1], 1 << Status.RUNNING)
+        return TimeoutError()
+
+    machine._timeout = told
+    with pytest.raises(TimeoutError):
+        machine._wait(cores, group, 0.0)
+
+
+def test_samples_are_those_of_the_first_core() -> None:
+    machine: Any = object.__new__(RegisterMachine)
+    cores = [SimpleNamespace(counters=lambda: (50, 9)) for _ in range(2)]
+    machine.registers, machine.settings = cores[0], SimpleNamespace(sample_cycles=5, watched=False)
+    machine.ring = SimpleNamespace(ended=lambda cycles, interval: [cycles, interval])
+    group = [SimpleNamespace(program=SimpleNamespace(count=9, before=2, cycles=0))] * 2
+    assert [done.samples for done in machine._done(cores, group, 1.0)] == [[50, 5], None]
 
 
 def test_a_lost_packet_is_no_stray() -> None:
