@@ -24,6 +24,7 @@ KEPT = f"{TUNING}::test_what_is_kept_is_of_this_network_machine_memory_and_budge
 
 BLOCK = "tb/unit/boards/test_block_memory.py"
 BRIDGE = "tb/unit/driver/test_bridge.py"
+C_DRIVER = "tb/unit/driver/test_c_driver.py"
 DRAM = "tb/unit/boards/test_dram_model.py"
 PAGE = "tb/unit/report/test_page.py"
 PARTS = "tb/unit/boards/test_shell_parts.py"
@@ -274,6 +275,14 @@ BREAKS = [
     Break("hand_within", "runtime/driver/shell_file.py", "inside[-1][1] > self.memory.base",
           "inside[-1][0] > self.memory.base", "on-chip memory may end beyond the memory",
           "tb/unit/driver/test_edges.py::test_on_chip_memories_end_within_the_memory"),
+    Break("hand_word_beyond", "boards/driver/c/weft_driver.c", "(address + size + 3) & ~(uint64_t)3;",
+          "(address + size + 4) & ~(uint64_t)3;", "a word of others is dropped from the cache", f"{C_DRIVER}::"
+          "test_a_word_that_the_machine_wrote_in_part_is_read_again"),
+    Break("hand_old_cause", "boards/driver/c/weft_driver.c", "    device->cause = device->program_counter = 0;\n", "",
+          "a run that ends has the cause of the one before", f"{C_DRIVER}::test_errors_of_the_c_driver"),
+    Break("hand_sign", "boards/driver/c/weft_driver.c", "UINT32_C(1) << (8 * WEFT_SCALAR_BYTES - 1);",
+          "UINT32_C(1) << (WEFT_DATA_WIDTH - 1);", "numbers of 18 bits lose their sign",
+          f"{C_DRIVER}::test_numbers_narrower_than_their_bytes_in_c"),
     Break("hand_program_size", "boards/driver/c/weft_driver.c", "bytes > ALL_WORDS - sizeof prologue",
           "bytes > ALL_WORDS", "the size of a program of 4 GB is small",
           "tb/unit/driver/test_c_driver.py::test_a_program_and_what_goes_before_it_have_a_size_of_32_bits"),

@@ -191,13 +191,21 @@ def test_a_cache_is_kept_coherent(arch: Arch, bulk: bool, tmp_path: Path) -> Non
 
 
 def test_a_word_that_the_machine_wrote_in_part_is_read_again(tmp_path: Path) -> None:
-    """A vector of 3 lanes ends within a word, whose rest is not taken from the cache."""
+    """A vector of 3 lanes ends within a word, whose rest is not taken from the cache. No word beyond is touched."""
     size = ODD.vector_bytes
     assert size % 4
-    bus = CachedBus(litex_model(ODD))
-    board = Board(compiled(tmp_path, ODD), bus.read, bus.write, clean=bus.clean, invalidate=bus.invalidate)
+    bus, asked = CachedBus(litex_model(ODD)), list[tuple[int, int]]()
+
+    def told(hook: Callable[[int, int], None]) -> Callable[[int, int], None]:
+        return lambda address, size: (asked.append((address - PLACES[0][0], size)), hook(address, size))[1]
+
+    board = Board(compiled(tmp_path, ODD), bus.read, bus.write, clean=told(bus.clean), invalidate=told(bus.invalidate))
     assert board.open(REGISTERS, *PLACES) == OK
-    assert board.call("weft_write", "dram0", 0, bytes(range(2 * size)), 2) == OK
+    for first, count in ((0, 4), (1, 1), (4, 1), (2, 6), (0, 2)):
+        asked.clear()
+        assert board.call("weft_write", "dram0", first, bytes(range(count * size)), count) == OK
+        start, end = first * size // 4 * 4, -(-(first + count) * size // 4) * 4
+        assert asked == [(start, end - start)] * 3, "invalidated, cleaned, invalidated"
     bus.lines |= {place: bus.model.read(place) for place in range(PLACES[0][0], PLACES[0][0] + 2 * size, 4)}
     bus.model.dram.bytes[size:2 * size] = 77  # by the machine
     assert board.call("weft_write", "dram0", 0, bytes(size), 1) == OK
@@ -287,6 +295,8 @@ def test_errors_of_the_c_driver(tiny: Any, tmp_path: Path) -> None:
     bad = isa.assemble([isa.no_op(), isa.data_move(DataFlow.LOCAL_TO_ACCUMULATOR, 0, TINY.accumulator_depth - 1, 2)])
     assert board.run(board.load(bad)[1]) == STOPPED
     assert (board.device.cause, board.device.program_counter) == (Cause.ACCUMULATOR_RANGE, 1)
+    assert board.run(board.load(made.program)[1]) == OK
+    assert (board.device.cause, board.device.program_counter) == (0, 0), "of this run"
     assert board.call("weft_write", "dram0", 1 << 20, b"1234", 1) == NOT_WRITTEN  # behind the end of memory
     model._command = lambda word: None  # type: ignore[method-assign]
     assert board.run(5) == SILENT
@@ -332,6 +342,17 @@ def test_packing_in_c(tiny: Any, channels: int, zero: int) -> None:
     assert np.frombuffer(content.raw, "<i2").reshape(-1, 2).tolist() == pack(tensor, 2, zero).tolist()
     back = np.zeros_like(tensor)
     tiny.weft_unpack(content, *sizes, back.ctypes.data_as(POINTER(c_int32)))
+    assert back.tolist() == tensor.tolist()
+
+
+def test_numbers_narrower_than_their_bytes_in_c(tmp_path: Path) -> None:
+    """18 bits in four bytes: the sign is that of the bytes."""
+    arch, tensor = TINY.replace(data_type="FP18BP10"), np.array([[[-1, -131072, 131071]]], np.int32)
+    library, sizes = compiled(tmp_path, arch), [c_size_t(1), c_size_t(1), c_size_t(3)]
+    content, back = ctypes.create_string_buffer(3 * arch.vector_bytes), np.zeros_like(tensor)
+    library.weft_pack(tensor.ctypes.data_as(POINTER(c_int32)), *sizes, c_int32(0), content)
+    assert np.frombuffer(content.raw, "<i4")[::2].tolist() == tensor.ravel().tolist()
+    library.weft_unpack(content, *sizes, back.ctypes.data_as(POINTER(c_int32)))
     assert back.tolist() == tensor.tolist()
 
 
