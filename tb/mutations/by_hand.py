@@ -31,6 +31,7 @@ PARTS = "tb/unit/boards/test_shell_parts.py"
 TOGETHER = "tb/unit/contract/test_arch.py::test_keys_go_together_up_to_their_last_value"
 WRAPS = "tb/unit/golden/test_legality.py::test_program_counters_go_on_from_zero_behind_the_last"
 WINDOWS = f"{BRIDGE}::test_windows_are_filled_to_their_last_word_and_leave_room_for_the_witness"
+RESOURCES = "tb/unit/project/test_resources.py"
 TIMES = f"{DRAM}::test_rows_are_opened_and_closed_as_long_after_another_as_the_chip_asks"
 
 BREAKS = [
@@ -283,6 +284,10 @@ BREAKS = [
     Break("hand_sign", "boards/driver/c/weft_driver.c", "UINT32_C(1) << (8 * WEFT_SCALAR_BYTES - 1);",
           "UINT32_C(1) << (WEFT_DATA_WIDTH - 1);", "numbers of 18 bits lose their sign",
           f"{C_DRIVER}::test_numbers_narrower_than_their_bytes_in_c"),
+    Break("hand_stopped", "boards/driver/c/weft_driver.c",
+          "                set(device, WEFT_CSR_INTERRUPT_STATUS, ENDED);\n                return WEFT_OK;",
+          "                return WEFT_OK;", "a stop leaves an interrupt",
+          f"{C_DRIVER}::test_a_program_runs_while_the_c_driver_does_something_else"),
     Break("hand_program_size", "boards/driver/c/weft_driver.c", "bytes > ALL_WORDS - sizeof prologue",
           "bytes > ALL_WORDS", "the size of a program of 4 GB is small",
           "tb/unit/driver/test_c_driver.py::test_a_program_and_what_goes_before_it_have_a_size_of_32_bits"),
@@ -383,6 +388,24 @@ BREAKS = [
           "the clock with which Ethernet sends is not constrained",
           f"{PARTS}::test_each_clock_of_an_ethernet_phy_is_constrained_once"),
     # -- hardware, and the estimator's memory
+    Break("hand_arbiters", "hw/flow/resources.py", '    shared["port_arbiter"] *= arch.memory_ports\n', "",
+          "a machine of several ports has one arbiter", f"{RESOURCES}::test_blocks_are_as_many_as_the_machine_has"),
+    Break("hand_last_of_part", "hw/flow/resources.py", "if number > room(part, column, around)]",
+          "if number >= room(part, column, around)]", "a machine that takes the last of a part does not fit",
+          f"{RESOURCES}::test_a_machine_may_take_the_last_of_a_part"),
+    Break("hand_wide_port", "hw/flow/resources.py", '(25 if family == "xc7" else 18)',
+          '(27 if family == "xc7" else 18)', "a block multiplies two bits more than it can",
+          f"{RESOURCES}::test_dsp_blocks_by_hand"),
+    Break("hand_last_ultra", "hw/flow/memories.py", "return number if number <= part.uram else 0",
+          "return number if number < part.uram else 0", "the last block of UltraRAM is left out",
+          f"{RESOURCES}::test_local_memory_may_take_the_last_block_of_ultra_ram"),
+    Break("hand_marks", "hw/flow/memories.py", "lanes * (arch.accumulator_bits + 1))",
+          "lanes * arch.accumulator_bits)", "accumulators have no marks",
+          f"{RESOURCES}::test_memories_are_as_wide_as_the_blocks_that_have_them"),
+    Break("hand_in_a_row", "hw/array/mat_mul_unit.py", "starved.eq(Mux(contended & ~bubble, starved + 1, 0))",
+          "starved.eq(Mux(contended & ~bubble, starved + 1, Mux(bubble, 0, starved)))",
+          "the array waits though nobody starves",
+          "tb/unit/array/test_mat_mul_unit.py::test_a_gap_comes_after_so_many_contended_cycles_in_a_row"),
     Break("hand_aligned", "hw/control/fetch.py", "gearbox.empty & ~beats.o.valid)", "gearbox.empty)",
           "a program cuts an instruction of the stream",
           "tb/unit/control/test_fetch.py::test_a_program_waits_for_the_bytes_of_the_stream_wherever_they_are"),

@@ -12,7 +12,13 @@ import pytest
 
 from weft.hw.array.mat_mul_unit import MatMulUnit
 from weft.hw.contract.arch import Arch
-from weft.hw.contract.timing import ACCUMULATE_DATA_LATENCY, LOCAL_READ_LATENCY, array_latency, bias_interval
+from weft.hw.contract.timing import (
+    ACCUMULATE_DATA_LATENCY,
+    LOCAL_READ_LATENCY,
+    STARVATION_LIMIT,
+    array_latency,
+    bias_interval,
+)
 from weft.hw.contract.units import depths
 from weft.hw.parts.operations import turns_layout
 from weft.hw.parts.ports import partial_sum_width
@@ -190,6 +196,34 @@ def test_a_swap_follows_in_the_cycle_behind_the_last_load() -> None:
     apart = [swap - load for swap, load in zip(swapped.cycles[1:], loads.done[1:], strict=True)]
     assert apart.count(1) > 3, "the others wait for their bias to enter"
     assert set(apart) <= set(range(1, bias_interval(arch) + 1))
+
+
+class Contention(Model):
+    """Says in which cycles a memory keeps another client waiting, and notes those in which nothing is asked for."""
+
+    def __init__(self, contended: list[int]) -> None:
+        self.contended, self.gaps = contended, list[int]()
+
+    def drive(self, ports: Ports) -> None:
+        ports["contended"] = ports.cycle < len(self.contended) and self.contended[ports.cycle]
+
+    def watch(self, ports: Ports) -> None:
+        if not ports["local_read.request.valid"]:
+            self.gaps.append(ports.cycle)
+
+
+def test_a_gap_comes_after_so_many_contended_cycles_in_a_row() -> None:
+    arch, few = machine(2), STARVATION_LIMIT - 1
+    walk = {"base": 5, "stride_log2": 0, "pitch": 0}
+    long = {"size_m1": 15, "rows_m1": 7, "swap": 0, "loads": 0, "zeroes": 0, "accumulate": 1, "input_shift": 0,
+            "local": walk, "accumulator": walk}
+    dut, pattern = MatMulUnit(arch), [0] * 10 + [*[1] * few, 0] * 2 + [1] * STARVATION_LIMIT + [0]
+    source = Source("operation", [to_bits(dut.operation.payload.shape(), long)], Random(0), 1)
+    memory, found = ReadServer("local_read", [0] * 41, LOCAL_READ_LATENCY, Random(0)), Contention(pattern)
+    simulate(dut, source, memory, Array(arch), Ended(1), found)
+    asked = [cycle for cycle, _ in memory.requests]
+    assert [gap for gap in found.gaps if asked[0] < gap < asked[-1]] == [len(pattern)]
+    assert asked[-1] - asked[0] == 128, "a vector a cycle but for that"
 
 
 def test_every_step_machine() -> None:

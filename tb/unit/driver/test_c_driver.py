@@ -171,6 +171,8 @@ def test_a_program_runs_while_the_c_driver_does_something_else(tiny: Any, tmp_pa
     assert board.wait() == OK
     assert model.programs == 1 and board.device.cycles and not model.values["INTERRUPT_STATUS"]
     assert board.poll() == OK, "an end stays an end"
+    model.values["INTERRUPT_STATUS"] = 1 << Status.DONE | 1 << Status.ERROR
+    assert board.stop() == OK and not model.values["INTERRUPT_STATUS"], "so does a stop"
 
 
 # -- what a bus has besides --------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib.util
 import json
 from pathlib import Path
@@ -18,9 +19,11 @@ from weft.cli.resources import around
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.key_values import SEPARATE, SHARED
 from weft.hw.flow import resources
-from weft.hw.flow.memories import Ram, block_rams
+from weft.hw.flow.memories import Ram, block_rams, rams, ultra_rams
 from weft.hw.flow.parts import PARTS
 from weft.hw.flow.synthesis import BlockText, block_texts, digest_of_block
+from weft.hw.memory.accumulators import word_width
+from weft.hw.memory.banks import Interleave
 from weft.support.errors import WeftError
 from weft.tb.unit.project.conftest import Weft
 
@@ -63,6 +66,10 @@ def test_block_rams_by_hand(ram: Ram, family: str, blocks: dict[str, int]) -> No
     ("FP16BP8", "xc7", {"array": 16, "simd": 4, "decoder": 2}),
     ("FP18BP10", "ecp5", {"array": 16, "simd": 4, "decoder": 2}),
     ("FP20BP10", "ecp5", {"array": 64, "simd": 16, "decoder": 2}),
+    ("FP25BP10", "xc7", {"array": 32, "simd": 8, "decoder": 2}),
+    ("FP26BP10", "xc7", {"array": 64, "simd": 16, "decoder": 2}),
+    ("FP18BP10", "xc7", {"array": 16, "simd": 4, "decoder": 2}),
+    ("FP19BP10", "xc7", {"array": 32, "simd": 8, "decoder": 2}),
     ("FP4BP2", "xc7", {"array": 0, "simd": 0, "decoder": 2}),
     ("INT8", "xc7", {"array": 16, "simd": 4, "decoder": 2, "input_rescaler": 4, "move_out": 4}),
     ("INT8", "ecp5", {"array": 16, "simd": 4, "decoder": 2, "input_rescaler": 4, "move_out": 8}),
@@ -220,3 +227,39 @@ def test_cores_are_as_many_of_one_and_what_they_share() -> None:
     by_ports = [resources.predict(arch.replace(memory_ports=ports), "xc7")["port_arbiter"]["lut"] / ports
                 for ports in (4, 2, 1)]
     assert 0 < by_ports[0] < by_ports[1] < by_ports[2]
+
+
+@pytest.mark.parametrize(("cores", "ports", "counters"), [(1, 1, 0), (2, 1, 0), (2, 2, 4), (4, 3, 16)])
+def test_blocks_are_as_many_as_the_machine_has(cores: int, ports: int, counters: int) -> None:
+    arch = Arch.load("tiny").replace(dram_ports=SHARED, cores=cores, memory_ports=ports, sync_counters=counters)
+    found = resources.blocks_of(arch)
+    assert found["port_arbiter"] == (ports if cores > 1 else 0)
+    assert found["page_router"] == found["system_registers"] == (cores > 1)
+    assert found["sync"] == (cores if counters else 0) and found["array"] == found["dram_read"] == cores
+    assert resources.blocks_of(arch.replace(sampler=0))["sampler"] == 0 < found["sampler"] == cores
+
+
+@pytest.mark.parametrize("column", ["ff", "dsp"])
+def test_a_machine_may_take_the_last_of_a_part(column: str) -> None:
+    arch, part = Arch.load("pynq"), PARTS["XC7Z020"]
+    machine, board, _ = resources.fits(arch, part)["of_part"][column]
+    exact = dataclasses.replace(part, **{column: machine + board})
+    assert column not in resources.fits(arch, exact)["short"]
+    assert column in resources.fits(arch, dataclasses.replace(part, **{column: machine + board - 1}))["short"]
+
+
+def test_local_memory_may_take_the_last_block_of_ultra_ram() -> None:
+    arch = Arch.load("zcu104")
+    part = next(part for part in PARTS.values() if part.uram and ultra_rams(arch, part))
+    number = ultra_rams(arch, part)
+    assert [ultra_rams(arch, dataclasses.replace(part, uram=blocks)) for blocks in (number - 1, number)] == [0, number]
+
+
+@pytest.mark.parametrize("name", ["tiny", "arty_int8", "pynq_lut"])
+def test_memories_are_as_wide_as_the_blocks_that_have_them(name: str) -> None:
+    arch = Arch.load(name)
+    found = {ram.block: ram for ram in rams(arch)}
+    banks = Interleave(arch.accumulator_banks, arch.accumulator_depth)
+    assert found["accumulators"] == Ram("accumulators", banks.count, banks.rows, word_width(arch))
+    banks = Interleave(arch.local_banks, arch.local_depth)
+    assert found["local"] == Ram("local", banks.count, banks.rows, 8 * arch.vector_bytes)
