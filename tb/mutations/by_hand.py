@@ -32,6 +32,7 @@ TOGETHER = "tb/unit/contract/test_arch.py::test_keys_go_together_up_to_their_las
 WRAPS = "tb/unit/golden/test_legality.py::test_program_counters_go_on_from_zero_behind_the_last"
 WINDOWS = f"{BRIDGE}::test_windows_are_filled_to_their_last_word_and_leave_room_for_the_witness"
 RESOURCES = "tb/unit/project/test_resources.py"
+LONGEST = "tb/unit/project/test_static_timing.py::test_of_several_delays_the_longest_counts"
 TIMES = f"{DRAM}::test_rows_are_opened_and_closed_as_long_after_another_as_the_chip_asks"
 
 BREAKS = [
@@ -402,6 +403,17 @@ BREAKS = [
     Break("hand_marks", "hw/flow/memories.py", "lanes * (arch.accumulator_bits + 1))",
           "lanes * arch.accumulator_bits)", "accumulators have no marks",
           f"{RESOURCES}::test_memories_are_as_wide_as_the_blocks_that_have_them"),
+    Break("hand_units", "hw/flow/resources.py", "geometry.vector_units - 1\n    if", "geometry.vector_units\n    if",
+          "a gearbox has a unit too many", f"{RESOURCES}::test_sizes_that_a_block_depends_on_by_hand"),
+    Break("hand_compared", "hw/flow/resources.py", "cores * (cores - 1) / 2 * arch", "cores * (cores + 1) / 2 * arch",
+          "each core is compared with itself", f"{RESOURCES}::test_sizes_that_a_block_depends_on_by_hand"),
+    Break("hand_shortest_path", "hw/flow/static_timing.py", "reached[pin] + delay > reached.get(target, -1)",
+          "reached[pin] + delay < reached.get(target, 1 << 60)", "the shortest path counts", LONGEST),
+    Break("hand_last_setup", "hw/flow/static_timing.py",
+          "found.ends[pin] = max(found.ends.get(pin, 0), int(match[2]))", "found.ends[pin] = int(match[2])",
+          "of several times before an edge the last one counts", LONGEST),
+    Break("hand_last_start", "hw/flow/static_timing.py", "found.starts[pin] = max(found.starts.get(pin, 0), delay)",
+          "found.starts[pin] = delay", "of several clocks the last one counts", LONGEST),
     Break("hand_in_a_row", "hw/array/mat_mul_unit.py", "starved.eq(Mux(contended & ~bubble, starved + 1, 0))",
           "starved.eq(Mux(contended & ~bubble, starved + 1, Mux(bubble, 0, starved)))",
           "the array waits though nobody starves",

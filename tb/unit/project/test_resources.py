@@ -263,3 +263,15 @@ def test_memories_are_as_wide_as_the_blocks_that_have_them(name: str) -> None:
     assert found["accumulators"] == Ram("accumulators", banks.count, banks.rows, word_width(arch))
     banks = Interleave(arch.local_banks, arch.local_depth)
     assert found["local"] == Ram("local", banks.count, banks.rows, 8 * arch.vector_bytes)
+
+
+@pytest.mark.parametrize(("changes", "term", "value"), [
+    ({"cores": 3, "join_cycles": 64}, "addresses compared", 3 * 32),
+    ({"cores": 4, "memory_ports": 2, "join_cycles": 64}, "addresses compared", 32),
+    ({"cores": 3}, "addresses compared", 0),
+    ({"array_size": 2}, "gearbox", 32),  # two vectors of 4 bytes in a beat
+    ({"array_size": 3}, "gearbox", 6 * 16 * 3),  # units of 2 bytes: four in a beat, three in a vector
+    ({"array_size": 4}, "gearbox", 0)])
+def test_sizes_that_a_block_depends_on_by_hand(changes: dict[str, int], term: str, value: float) -> None:
+    arch = Arch.load("tiny").replace(dram_ports=SHARED, axi_data_width=64, stream_width=64, axi_address_width=32)
+    assert resources.TERMS[term](arch.replace(**changes)) == value

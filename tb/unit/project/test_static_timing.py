@@ -59,3 +59,22 @@ def test_nothing_is_late(tmp_path: Path) -> None:
     (tmp_path / "delays.sdf").write_text(SDF)
     assert long_paths(tmp_path / "delays.sdf", 9.5) == []
     assert len(long_paths(tmp_path / "delays.sdf", 0.5)) == 2
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_several_delays_the_longest_counts(order: int, tmp_path: Path) -> None:
+    """Two ways to a table, two clocks of a register, two times before an edge: whichever the file names first."""
+    def listed(*lines: str) -> str:
+        return "\n".join(lines[::order]) + "\n"
+
+    (tmp_path / "delays.sdf").write_text("(INSTANCE )\n" + listed(
+        "(INTERCONNECT a/Q lut/A (0:0:100) (0:0:100))", "(INTERCONNECT b/Q lut/B (0:0:900) (0:0:900))",
+        "(INTERCONNECT lut/F c/DI (0:0:50) (0:0:50))") + "(INSTANCE lut)\n" + listed(
+        "(IOPATH A F (0:0:400) (0:0:400))", "(IOPATH B F (0:0:300) (0:0:300))") + "".join(
+        f"(INSTANCE {name})\n" + listed("(IOPATH CLK Q (0:0:500) (0:0:500))", "(IOPATH WCK Q (0:0:700) (0:0:700))")
+        for name in "ab") + "(INSTANCE c)\n" + listed(
+        "(SETUPHOLD (posedge DI) (posedge CLK) (0:0:40) (0:0:0))",
+        "(SETUPHOLD (posedge DI) (posedge WCK) (0:0:60) (0:0:0))"))
+    group, = long_paths(tmp_path / "delays.sdf", 0.1)
+    assert [pin for pin, _ in group.path] == ["b/Q", "lut/B", "lut/F", "c/DI"]
+    assert group.longest == pytest.approx(1e-3 * (700 + 900 + 300 + 50 + 60))
