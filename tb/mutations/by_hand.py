@@ -33,6 +33,7 @@ WRAPS = "tb/unit/golden/test_legality.py::test_program_counters_go_on_from_zero_
 WINDOWS = f"{BRIDGE}::test_windows_are_filled_to_their_last_word_and_leave_room_for_the_witness"
 RESOURCES = "tb/unit/project/test_resources.py"
 LONGEST = "tb/unit/project/test_static_timing.py::test_of_several_delays_the_longest_counts"
+SCALES = "tb/unit/memory/test_scaled_moves.py::test_a_load_waits_until_every_move_before_it_is_written"
 TIMES = f"{DRAM}::test_rows_are_opened_and_closed_as_long_after_another_as_the_chip_asks"
 
 BREAKS = [
@@ -414,6 +415,15 @@ BREAKS = [
           "of several times before an edge the last one counts", LONGEST),
     Break("hand_last_start", "hw/flow/static_timing.py", "found.starts[pin] = max(found.starts.get(pin, 0), delay)",
           "found.starts[pin] = delay", "of several clocks the last one counts", LONGEST),
+    Break("hand_contends", "hw/memory/accumulators.py",
+          "\n              & sums.payload.accumulate for port in readers)).any())",
+          "\n              for port in readers)).any())", "a sum that adds nothing keeps readers waiting",
+          "tb/unit/memory/test_accumulators.py::"
+          "test_a_sum_contends_in_its_bank_and_with_readers_only_where_it_adds"),
+    Break("hand_drained", "hw/memory/scaled_move_out.py", "return (moving == 0) & ~before", "return moving == 0",
+          "with register slices scales are read before the move that wrote them is seen", SCALES),
+    Break("hand_scales_busy", "hw/memory/scaled_move_out.py", "for cycles in range(1, LOCAL_READ_LATENCY + 1):",
+          "for cycles in range(1, LOCAL_READ_LATENCY):", "a reset may lose the last scales", SCALES),
     Break("hand_in_a_row", "hw/array/mat_mul_unit.py", "starved.eq(Mux(contended & ~bubble, starved + 1, 0))",
           "starved.eq(Mux(contended & ~bubble, starved + 1, Mux(bubble, 0, starved)))",
           "the array waits though nobody starves",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from random import Random
@@ -12,11 +13,11 @@ import pytest
 from weft.hw.contract import numerics
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.timing import ACCUMULATOR_READ_LATENCY
-from weft.hw.memory.accumulators import FORWARDING_DEPTH
+from weft.hw.memory.accumulators import FORWARDING_DEPTH, Accumulators
 from weft.hw.parts.ports import accumulator_layout, partial_sum_width, sum_layout
-from weft.tb.bench.block_bench import Bench
-from weft.tb.bench.block_models import Source
-from weft.tb.bench.block_ports import from_bits, to_bits
+from weft.tb.bench.block_bench import Bench, simulate
+from weft.tb.bench.block_models import Script, Source
+from weft.tb.bench.block_ports import Ports, from_bits, to_bits
 from weft.tb.bench.memory_clients import PortReader, PortWriter, SequentialMemory
 from weft.tb.bench.on_accumulators import RowsAtOnce
 
@@ -192,3 +193,25 @@ def test_sums_wider_than_the_accumulators_saturate() -> None:
     bench.run()
     bench.memory.settle()
     assert from_bits(accumulator_layout(arch), bench.memory.rows[0]) == [-most - 1, most]
+
+
+@pytest.mark.parametrize("accumulate", [0, 1])
+@pytest.mark.parametrize("client", [*READERS, *WRITERS])
+def test_a_sum_contends_in_its_bank_and_with_readers_only_where_it_adds(client: str, accumulate: int) -> None:
+    """Of two banks; a sum that replaces a row leaves the read port to others."""
+    found = []
+
+    def script(ports: Ports) -> Iterator[None]:
+        for valid, asks, address in ((1, 1, 5), (1, 1, 4), (0, 1, 5), (1, 0, 5)):
+            ports["mat_mul.request.valid"], ports[f"{client}.request.valid"] = valid, asks
+            ports.put("mat_mul.request.payload", {"address": 3, "accumulate": accumulate})
+            if client in WRITERS:
+                ports.put(f"{client}.request.payload", {"address": address, "accumulate": 0})
+            else:
+                ports[f"{client}.request.payload"] = address
+            yield
+            yield
+            found.append(ports["contended"])
+
+    simulate(Accumulators(machine(), READERS, WRITERS), Script(script))
+    assert found == [int(client in WRITERS or accumulate), 0, 0, 0]

@@ -46,13 +46,17 @@ def test_a_load_waits_until_every_move_before_it_is_written(rate: float, slices:
     loads = Loads([rng.getrandbits(8 * arch.array_size) for _ in range(arch.local_depth)], rng, rate)
     rows = ReadServer("accumulator_read", [0] * arch.accumulator_depth, ACCUMULATOR_READ_LATENCY, rng, rate)
     sink, done = Sink("local_write.request", rng, sum(map(len, written)), rate), Pulses("done")
+    busy = Pulses("busy")
     simulate(dut, Source("operation", [to_bits(layout, each) for each in operations], rng, rate), rows, loads, sink,
-             done, cycles=5000)
+             done, busy, cycles=5000)
     assert [address for _, address in loads.asked[:SCALE_VECTORS]] == list(range(3, 3 + SCALE_VECTORS))
     ends = [sink.taken[sum(map(len, written[:number + 1])) - 1] for number in range(len(moves))]
     starts = [sink.taken[sum(map(len, written[:number]))] for number in range(len(moves))]
     for number, end in enumerate(ends):
         asked = [cycle for cycle, _ in loads.asked[SCALE_VECTORS * number:SCALE_VECTORS * (number + 1)]]
-        assert not asked or asked[0] > end, "scales are loaded before a move that takes the ones before is written"
+        assert not asked or asked[0] > end + slices, "scales are loaded before a move that takes the ones before is written"
         assert number + 1 == len(ends) or asked[-1] < starts[number + 1]
     assert len(done.cycles) >= len(operations) - 1  # the last load goes on behind the last write
+    under_way = sorted({cycle + late for cycle, _ in loads.asked for late in range(1, LOCAL_READ_LATENCY + 1)})
+    assert busy.cycles == under_way[:len(busy.cycles)], "busy until what was requested is there"
+    assert len(under_way) - len(busy.cycles) < LOCAL_READ_LATENCY + 2, "but for the end"
