@@ -54,7 +54,7 @@ def test_a_load_waits_until_every_move_before_it_is_written(rate: float, slices:
     starts = [sink.taken[sum(map(len, written[:number]))] for number in range(len(moves))]
     for number, end in enumerate(ends):
         asked = [cycle for cycle, _ in loads.asked[SCALE_VECTORS * number:SCALE_VECTORS * (number + 1)]]
-        assert not asked or asked[0] > end + slices, "scales are loaded before a move that takes the ones before is written"
+        assert not asked or asked[0] > end + slices, "scales come when the move before them is written"
         assert number + 1 == len(ends) or asked[-1] < starts[number + 1]
     assert len(done.cycles) >= len(operations) - 1  # the last load goes on behind the last write
     under_way = sorted({cycle + late for cycle, _ in loads.asked for late in range(1, LOCAL_READ_LATENCY + 1)})
