@@ -436,8 +436,8 @@ def test_a_group_is_left_alone_until_its_longest_program_is_expected_to_end() ->
 def test_the_core_that_does_not_end_is_told_with_its_own_program() -> None:
     machine, cores, group, _ = waiting_machine([1.0, 1e9], [0.0, 0.0])
 
-    def told(*found: Any) -> Exception:
-        assert found == (1, group[1], 1 << Status.RUNNING)
+    def told(core: int, placed: Any, status: int) -> Exception:
+        assert core == 1 and placed is group[1] and status == 1 << Status.RUNNING
         return TimeoutError()
 
     machine._timeout = told
