@@ -424,6 +424,12 @@ BREAKS = [
           "with register slices scales are read before the move that wrote them is seen", SCALES),
     Break("hand_scales_busy", "hw/memory/scaled_move_out.py", "for cycles in range(1, LOCAL_READ_LATENCY + 1):",
           "for cycles in range(1, LOCAL_READ_LATENCY):", "a reset may lose the last scales", SCALES),
+    Break("hand_last_row", "hw/flow/spread.py", "for row in range(last + 1) if", "for row in range(last) if",
+          "the last row is never spared", "tb/unit/project/test_spread.py::"
+          "test_the_rows_that_are_spared_are_as_many_as_the_share_says_and_lie_apart"),
+    Break("hand_other_core", "hw/control/supervisor.py", 'told["other"] = told["other"] & self.running',
+          'told["other"] = told["other"] & self.executing', "a core that only fetches hears of no other one's error",
+          "tb/unit/control/test_supervisor.py::test_another_cores_error_counts_while_there_is_work_of_any_kind"),
     Break("hand_in_a_row", "hw/array/mat_mul_unit.py", "starved.eq(Mux(contended & ~bubble, starved + 1, 0))",
           "starved.eq(Mux(contended & ~bubble, starved + 1, Mux(bubble, 0, starved)))",
           "the array waits though nobody starves",

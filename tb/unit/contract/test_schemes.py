@@ -168,7 +168,7 @@ def test_accumulating_saturates_once(name: str) -> None:
 
 def test_scales_are_what_their_bytes_say_up_to_the_ends() -> None:
     """Multipliers have no sign, biases have one; bits of a multiplier above those of the machine count for nothing."""
-    scheme = TINY.replace(data_type="INT8").scheme
+    scheme: Any = TINY.replace(data_type="INT8").scheme
     multipliers = np.array([0, 1, 255, 256, (1 << 17) - 1, 1 << 16])
     biases = np.array([(1 << 31) - 1, -1 << 31, -1, 0, 128, -129])
     found = scheme.scales(scheme.scale_vectors(multipliers, biases))

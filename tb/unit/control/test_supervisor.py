@@ -247,3 +247,11 @@ def test_random_inputs_follow_the_reference(seed: int) -> None:
     reference = Reference()
     expected = [reference.step(each) for each in given]
     assert run(lambda cycle: given[cycle], len(given)) == expected
+
+
+@pytest.mark.parametrize("level", [None, *LEVELS])
+def test_another_cores_error_counts_while_there_is_work_of_any_kind(level: str | None) -> None:
+    script = Script(lambda cycle: {**({level: 1} if level else {}), "other_error": cycle == 5}, 12)
+    bench(ONE_PORT.replace(cores=2, sync_counters=4)).run(script)
+    assert script.seen[-1]["cause"] == (Cause.OTHER_CORE if level else Cause.NONE)
+    assert bool(script.seen[-1]["stop"]) == (level is not None)

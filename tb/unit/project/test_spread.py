@@ -2,6 +2,7 @@
 """Empty tables that keep an ECP5's placer from packing a design as tightly as it can."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,15 @@ def test_a_design_keeps_the_rows_it_needs(share: float, filled: int) -> None:
     assert len(rows) == pytest.approx(filled, abs=1)
     gaps = {after - before for before, after in zip(rows, rows[1:], strict=False)}
     assert not gaps or max(gaps) - min(gaps) <= 1, "rows are not filled evenly"
+
+
+@pytest.mark.parametrize("last", [1, 2, 9, 48])
+def test_the_rows_that_are_spared_are_as_many_as_the_share_says_and_lie_apart(last: int) -> None:
+    """Half of all rows at most, of which the last one may be one."""
+    rows = sorted(spread.rows_to_fill(last, 0.1))
+    assert len(rows) == math.ceil((last + 1) / 2) and max(rows) <= last
+    assert all(later - earlier == 2 for earlier, later in zip(rows, rows[1:], strict=False))
+    assert not spread.rows_to_fill(last, spread.FILL)
 
 
 @pytest.mark.parametrize("chip", ecp5.CHIPS.values(), ids=ecp5.CHIPS)
