@@ -298,7 +298,7 @@ def test_writes_and_reads_share_one_exchange(kind: str) -> None:
 def test_windows_are_filled_to_their_last_word_and_leave_room_for_the_witness() -> None:
     """Ten words of a window, four reads of which the witness is one."""
     bridge = object.__new__(CheckedBridge)
-    bridge.transport = SimpleNamespace(window_words=10, most_reads=4)  # type: ignore[assignment]
+    bridge.transport = SimpleNamespace(window_words=10, most_reads=4)
     sizes = 4, 6, 1, 10, 3, 7, 1
     windows = bridge._windows([(0, np.zeros(size, np.uint32)) for size in sizes])
     assert [[len(words) for _, words in window] for window in windows] == [[4, 6], [1], [10], [3, 7], [1]]

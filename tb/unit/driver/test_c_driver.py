@@ -199,7 +199,11 @@ def test_a_word_that_the_machine_wrote_in_part_is_read_again(tmp_path: Path) -> 
     bus, asked = CachedBus(litex_model(ODD)), list[tuple[int, int]]()
 
     def told(hook: Callable[[int, int], None]) -> Callable[[int, int], None]:
-        return lambda address, size: (asked.append((address - PLACES[0][0], size)), hook(address, size))[1]
+        def asks(address: int, size: int) -> None:
+            asked.append((address - PLACES[0][0], size))
+            hook(address, size)
+
+        return asks
 
     board = Board(compiled(tmp_path, ODD), bus.read, bus.write, clean=told(bus.clean), invalidate=told(bus.invalidate))
     assert board.open(REGISTERS, *PLACES) == OK

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import cache
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -201,7 +202,7 @@ def test_a_sum_contends_in_its_bank_and_with_readers_only_where_it_adds(client: 
     """Of two banks; a sum that replaces a row leaves the read port to others."""
     found = []
 
-    def script(ports: Ports) -> Iterator[None]:
+    def script(ports: Ports) -> Generator[Any, None, None]:
         for valid, asks, address in ((1, 1, 5), (1, 1, 4), (0, 1, 5), (1, 0, 5)):
             ports["mat_mul.request.valid"], ports[f"{client}.request.valid"] = valid, asks
             ports.put("mat_mul.request.payload", {"address": 3, "accumulate": accumulate})
