@@ -339,6 +339,12 @@ BREAKS = [
           "self.program_counter + 1", "program counters go beyond the last", WRAPS),
     Break("hand_wrapped_stop", "golden/legality.py", "MachineStop(cause, counter % PROGRAM_COUNTERS,",
           "MachineStop(cause, counter,", "a refusal's program counter is beyond the last", WRAPS),
+    Break("hand_last_tap_row", "golden/check.py", "operation.met(row)) for row in operation.rows]",
+          "operation.met(row)) for row in operation.rows[:-1]]", "the last row of taps may leave local memory",
+          "tb/unit/golden/test_legality.py::test_rows_of_taps_may_reach_local_memory_s_end_and_no_further"),
+    Break("hand_last_stride", "golden/decode.py", "Walk(strides.base, strides.size * strides.stride))",
+          "Walk(strides.base, (strides.size - 1) * strides.stride + 1))", "a Signal's last stride may leave its DRAM",
+          "tb/unit/golden/test_legality.py::test_a_signals_range_may_reach_its_drams_end_with_its_last_stride"),
     Break("hand_history", "golden/machine.py", "self.stopped = self._loop = None\n        self._history = "
           "self.isa.history()\n", "self.stopped = self._loop = None\n", "a Repeat reaches behind a reset",
           "tb/unit/golden/test_instructions.py::test_no_repeat_reaches_back_to_before_a_soft_reset"),

@@ -11,7 +11,15 @@ from weft.golden.legality import first_stop
 from weft.golden.machine import Machine
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import WAYS_OUT, Cause
-from weft.hw.contract.instructions import COUNTER_WIDTH, DataFlow, Instruction, Opcode, SimdOpcode, SimdSub
+from weft.hw.contract.instructions import (
+    COUNTER_WIDTH,
+    DataFlow,
+    Instruction,
+    Opcode,
+    SimdOpcode,
+    SimdSub,
+    flag_bit,
+)
 from weft.hw.contract.isa import Isa
 from weft.hw.contract.registers import Register
 from weft.support.errors import IsaError
@@ -70,6 +78,34 @@ def test_program_counters_go_on_from_zero_behind_the_last() -> None:
     assert found is not None and found.program_counter == 1
 
 
+@pytest.mark.parametrize("name", ["taps9", "int8_taps9"])
+def test_rows_of_taps_may_reach_local_memory_s_end_and_no_further(name: str) -> None:
+    """The last row of taps that counts lies so many pitches behind the first one that does."""
+    arch, rng = MACHINES[name], np.random.default_rng(8)
+    isa = Isa(arch)
+    for mask in range(1, 8):
+        counted = [row for row in range(3) if mask >> row & 1]
+        pitch, size = int(rng.integers(1, 12)), int(rng.integers(1, 5))
+        last = arch.local_depth - size - (counted[-1] - counted[0]) * pitch
+        for base, cause in ((last, None), (last + 1, Cause.LOCAL_RANGE)):
+            found = assert_same(isa.assemble([
+                isa.configure(Register.TAP_ORIGIN, 2), isa.configure(Register.TAP_ROWS, mask),
+                isa.configure(Register.TAP_PITCH, pitch), isa.mat_mul(base, 0, size)]), arch)
+            assert (found and found.cause) == cause, (mask, pitch, size)
+
+
+@pytest.mark.parametrize("dram1", [0, 1])
+@pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (1, 4), (5, 2), (7, 8)])
+def test_a_signals_range_may_reach_its_drams_end_with_its_last_stride(size: int, stride: int, dram1: int) -> None:
+    arch = MACHINES["cores"].replace(dram0_depth=2000)
+    isa, depth = Isa(arch), arch.dram1_depth if dram1 else arch.dram0_depth
+    flags = dram1 << flag_bit(Opcode.SIGNAL, "dram1")
+    for beyond, cause in ((0, None), (1, Cause.DRAM1_RANGE if dram1 else Cause.DRAM0_RANGE)):
+        range_ = isa._address("range", 1, depth - size * stride + beyond, stride)
+        found = assert_same(isa.assemble([Instruction(Opcode.SIGNAL, flags, 0, range_, size - 1)]), arch)
+        assert (found and found.cause) == cause
+
+
 @pytest.mark.parametrize("name", MACHINES)
 def test_damaged_programs_stop_where_golden_stops(name: str) -> None:
     arch = MACHINES[name]
@@ -93,7 +129,7 @@ def test_a_held_address_reaches_no_further_than_itself() -> None:
 
 
 def test_a_range_of_strides_ends_with_the_last_stride() -> None:
-    arch = MACHINES["cores"]
+    arch = MACHINES["cores"].replace(dram0_depth=2000)
     isa, depth = Isa(arch), arch.dram1_depth
     legal = isa.wait(0, 0, depth - 12, 1, dram1=True)
     for first, cause in ((depth - 12, None), (depth - 11, Cause.DRAM1_RANGE)):  # three strides of four vectors
