@@ -232,7 +232,7 @@ BREAKS = [
     Break("hand_paused", "runtime/driver/checked_bridge.py",
           "        self._flush([])\n        self.transport.pause(seconds)", "        self.transport.pause(seconds)",
           "the far end is told to work when the pause is over", f"{BRIDGE}::test_what_waits_is_sent_before_a_pause"),
-    Break("hand_room", "runtime/driver/uartbone.py", "most_reads = 1 + ROOM_BYTES // HEAD_BYTES",
+    Break("hand_room_of_reads", "runtime/driver/uartbone.py", "most_reads = 1 + ROOM_BYTES // HEAD_BYTES",
           "most_reads = 2 + ROOM_BYTES // HEAD_BYTES", "the far end has no room for the last of the reads",
           f"{BRIDGE}::test_as_many_reads_are_sent_together_as_the_far_end_has_room_for"),
     Break("hand_full_record", "runtime/driver/etherbone.py", "len(last.words) + len(words) <= MOST_WORDS:",
