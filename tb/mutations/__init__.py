@@ -42,6 +42,7 @@ def breaks() -> list[Break]:
     from weft.tb.mutations import (
         blocks,
         by_hand,
+        by_hand_machine,
         by_hand_places,
         by_hand_rules,
         c_driver,
@@ -58,4 +59,5 @@ def breaks() -> list[Break]:
 
     return [*control.BREAKS, *blocks.BREAKS, *cores.BREAKS, *golden.BREAKS, *compiler.BREAKS, *runtime.BREAKS,
             *driver.BREAKS, *c_driver.BREAKS, *report.BREAKS, *tflite.BREAKS,
-            *once_drawn.BREAKS, *by_hand.BREAKS, *by_hand_places.BREAKS, *by_hand_rules.BREAKS]
+            *once_drawn.BREAKS, *by_hand.BREAKS, *by_hand_machine.BREAKS, *by_hand_places.BREAKS,
+            *by_hand_rules.BREAKS]
