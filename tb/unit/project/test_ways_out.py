@@ -38,13 +38,20 @@ def options_of(command: Any, name: str = "") -> Iterator[tuple[str, set[str]]]:
 OPTIONS = dict(options_of(typer.main.get_command(application())))
 
 
+OPTION = r"(?<![\w-])--[a-z][a-z-]*"
+
+
 def named_options(path: Path) -> Iterator[tuple[str, int]]:
-    """Options in the last part of every message of a file, and the line."""
+    """Options in the last part of every message of a file, and the line.
+
+    Those of a command that is named before are left out."""
     for call in ast.walk(ast.parse(path.read_text())):
         if isinstance(call, ast.Call) and call.args and getattr(call.func, "id", "") in MESSAGES:
             texts = [node.value for node in ast.walk(call.args[-1])
                      if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(texts)):
+            text = re.sub(rf"weft ([a-z]+) [^,;]*?({OPTION})",
+                          lambda words: "" if words[2] in OPTIONS[words[1]] else words[0], " ".join(texts))
+            for option in re.findall(OPTION, text):
                 yield option, call.lineno
 
 
