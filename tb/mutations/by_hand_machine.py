@@ -310,4 +310,11 @@ BREAKS = [
           "bank.close_from = now", "a row is closed too soon", TIMES),
     Break("hand_rc", "cycles/litedram_banks.py", "bank.activate_from = now + controller.t_rc\n",
           "bank.activate_from = now + controller.t_ras\n", "a bank's rows are opened too soon after another", TIMES),
+    # -- what only machines show
+    Break("hand_kernel_ends", "hw/array/kernel_rows.py", "was.eq(there & ~ends)", "was.eq(there)",
+          "a row of taps that has ended goes on one vector longer",
+          "tb/system/test_estimator.py::test_depthwise_mat_muls_take_the_same_cycles[lanes10_taps9]"),
+    Break("hand_held", "hw/memory/accumulators.py", "held = adds & reads.requests.any()",
+          "held = adds & ~mat_mul & reads.requests.any()", "readers that sums held back get no turn",
+          "tb/unit/memory/test_accumulators.py::test_a_reader_that_a_sum_held_back_is_next"),
 ]

@@ -184,6 +184,23 @@ def test_nobody_starves_beside_overwrites() -> None:
         assert max(later - earlier for earlier, later in pairwise(client.taken)) <= 4
 
 
+def test_a_reader_that_a_sum_held_back_is_next() -> None:
+    """Sums in every other cycle, and a writer that adds: it must not take all the cycles between them."""
+    found = []
+
+    def script(ports: Ports) -> Generator[Any, None, None]:
+        ports.put("mat_mul.request.payload", {"address": 3, "accumulate": 1})
+        ports.put("simd_write.request.payload", {"address": 4, "accumulate": 1})
+        ports["simd_read.request.valid"] = ports["simd_write.request.valid"] = 1
+        for cycle in range(8):
+            ports["mat_mul.request.valid"] = cycle % 2
+            yield
+            found.append((ports["simd_read.request.ready"], ports["simd_write.request.ready"]))
+
+    simulate(Accumulators(machine(2, 1), READERS, WRITERS), Script(script))
+    assert found[2:] == 3 * [(1, 0), (0, 0)]
+
+
 def test_sums_wider_than_the_accumulators_saturate() -> None:
     arch = machine(2, 1)
     bench = Clients(arch, Random(0))
