@@ -94,7 +94,7 @@ class Ungiving:
         raise RuntimeError("call detach() first")
 
     def shape(self) -> None:
-        """As a method, as values of onnxruntime have it."""
+        """Stand for what an array has as an attribute, and a value of onnxruntime as a method."""
 
 
 @pytest.mark.parametrize(("value", "words"), [

@@ -176,7 +176,7 @@ def test_as_many_channels_as_there_is_room_for_are_a_stage(channels: int, fits: 
 
 
 def test_slopes_of_zero_commute_with_a_max_pool(tmp_path: Path) -> None:
-    """So all is one layer."""
+    """All is one layer then."""
     maker = network(pooled)
     layer, = after_all_steps(maker.save(tmp_path / "model.onnx"), BASE, samples(maker))[Layers]
     assert layer.pool is not None and isinstance(layer.elementwise, Slopes)
@@ -277,7 +277,7 @@ def test_numbers_above_zero_stay(name: str) -> None:
 @pytest.mark.parametrize("kind", [Slopes, SteepSlopes])
 @pytest.mark.parametrize("name", ["FP16BP8", "FP8BP4"])
 def test_no_factor_is_larger_than_is_said(name: str, kind: type[Slopes]) -> None:
-    """Of a single slope each; the second factor may well be larger than what both make."""
+    """Each has a single slope; the second factor may well be larger than what both make."""
     number, larger = DataType.parse(name), 0
     for slope in np.linspace(-3, 1 if kind is Slopes else 4, 301, dtype=np.float32):
         found, made = factors(kind, np.array([slope]), number)

@@ -59,7 +59,7 @@ def test_a_load_takes_the_dram_that_has_read_less_with_it() -> None:
 
 
 def test_layers_of_few_pixels_share_a_source() -> None:
-    """What was read counts on from one to the next of them, and from no other."""
+    """The count of what was read goes on from one to the next of them, and from no other."""
     many = WeightSource(100).of_layer(8, 8)
     many.address(0, 4)
     few = many.of_layer(7, 8)
