@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from weft.schedule.boxes import Box, fault_of_cover
 from weft.schedule.faults import Fault
@@ -147,7 +148,7 @@ def tensors_do_not_overlap(schedule: Schedule) -> Iterator[Fault]:
         return
     for workload in schedule.workloads():
         rings = sorted(workload.rings)
-        for (base, size), (following, _) in zip(rings, [*rings[1:], (schedule.buffer_bytes, 0)], strict=True):
+        for (base, size), (following, _) in pairwise([*rings, (schedule.buffer_bytes, 0)]):
             if base + size > following:
                 yield Fault("room", f"a ring of {size} bytes at {base}", f"an end at {following} bytes or before",
                             workload.id, key="ring_buffer_info")
