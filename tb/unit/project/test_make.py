@@ -80,10 +80,10 @@ SETUP = (
 )
 
 
-def dry(*words: str) -> list[str]:
+def dry(*words: str, folder: Path = ROOT) -> list[str]:
     """The commands that ``make`` would run, a line each."""
     given = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
-    done = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, env=given, capture_output=True, text=True,
+    done = subprocess.run(["make", "--dry-run", *words], cwd=folder, env=given, capture_output=True, text=True,
                           check=True)
     return [" ".join(line.split()) for line in done.stdout.replace("\\\n", "").splitlines()]
 
@@ -100,9 +100,17 @@ def test_every_target_is_here() -> None:
     assert set(text.partition(".PHONY:")[2].split("\n")[0].split()) == known | {"help", "setup"}
 
 
-@pytest.mark.parametrize("changed", ["pyproject.toml", "lock.txt", "lock-build.txt", "scripts/check_system.sh"])
-def test_what_is_pinned_is_installed_again_when_it_changes(changed: str) -> None:
-    assert dry("--assume-new", changed, "lint") == [*SETUP, *COMMANDS["lint"]]
+@pytest.mark.parametrize("changed", ["pyproject.toml", "lock.txt", "lock-build.txt", "scripts/check_system.sh", None])
+def test_what_is_pinned_is_installed_again_when_it_changes(changed: str | None, tmp_path: Path) -> None:
+    """In a folder of its own, where all is as old but what changed."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("pyproject.toml", "lock.txt", "lock-build.txt", "scripts/check_system.sh", READY):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        os.utime(path, (5, 9 if name == changed else 5))
+    expected = [*SETUP, *COMMANDS["lint"]] if changed else list(COMMANDS["lint"])
+    assert dry("lint", folder=tmp_path) == expected
 
 
 # -- the system --------------------------------------------------------------------------------------------------------
