@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from weft.hw.contract.arch import Arch
 from weft.support.errors import WeftError
 from weft.tmodel import checks, onnx_bounds, onnx_work
-from weft.tmodel.elements import pack
+from weft.tmodel.elements import pack, positions, strides_of
 from weft.tmodel.scales import FactorScale, TensorScale
 from weft.tmodel.tensors import Tensor
 from weft.tmodel.window import Enlargement, Window
@@ -132,6 +132,12 @@ def test_integers_are_numbers_of_the_input_s_type(kind: str, values: list[float]
 
 def test_lanes_beyond_the_last_channel_hold_the_fill() -> None:
     assert pack(np.ones((3, 1, 2), np.int8), 2, -7).tolist() == [[1, 1], [1, 1], [1, -7], [1, -7]]
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((2, 3), [5, 1]), ((1, 2, 2), [0, 1, 7]), ((4,), [3]), ((1,), [0])])
+def test_strides_are_found_again(shape: tuple[int, ...], strides: list[int]) -> None:
+    assert strides_of(100 + positions(shape, strides)) is None
+    assert strides_of(positions(shape, strides)) == strides
 
 
 # -- windows -----------------------------------------------------------------------------------------------------------

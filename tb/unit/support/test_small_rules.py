@@ -256,6 +256,7 @@ def test_an_error_here_belongs_to_who_asks_for_the_result(error: Exception) -> N
 def test_a_worker_is_prepared_and_ignores_interrupts() -> None:
     """In a process of its own: its first call, its handler, and the thread that ends it with its parent."""
     text = ("import signal, threading\nfrom weft.support import processes\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)  # who started this may ignore it\n"
             "processes._end_with_parent = threading.Event().wait\n"
             "processes._begin(lambda: print('prepared'))\n"
             "print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, threading.active_count())\n")
