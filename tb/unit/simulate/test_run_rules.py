@@ -14,12 +14,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft.golden.dram import Dram
 from weft.hw.contract import csr
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.system import page_address
-from weft.simulate import build, job, leftovers, library, make, once, rtl, run_program, serve, simulation, toolchain
+from weft.simulate import (
+    axil,
+    build,
+    job,
+    leftovers,
+    library,
+    make,
+    once,
+    rtl,
+    run_program,
+    serve,
+    simulation,
+    toolchain,
+)
 from weft.simulate.axil import AxiLite, AxiLiteError
-from weft.simulate.job import Job, MemorySettings, ProgramRun
+from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun
 from weft.simulate.sim_top import MEMORIES
 from weft.simulate.trace import _EVENT, Kind, read_operations
 
@@ -112,6 +126,36 @@ def test_every_answer_but_okay_is_an_error(response: int) -> None:
         AxiLite._check("read", 4, response)
 
 
+@pytest.mark.parametrize("edges", [
+    ["awready", "wready", "bvalid"], ["wready", "awready", "bvalid"], ["awready", "wready", "", "", "bvalid"],
+    ["awready", "bvalid", "wready"]])
+def test_a_write_ends_when_both_are_taken_and_the_answer_is_there(edges: list[str],
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the slave raises at each edge: a channel is offered until it is taken."""
+    names = ("awvalid", "wvalid", "arvalid", "wstrb", "bready", "rready", "awaddr", "wdata", "awready", "wready",
+             "bvalid", "bresp", "clk")
+    dut = SimpleNamespace(**{name: SimpleNamespace(value=0) for name in names})
+    left = list(edges)
+
+    class Edge:
+        def __init__(self, clock: object) -> None:
+            pass
+
+        def __await__(self) -> Any:
+            for name in ("awready", "wready", "bvalid"):
+                getattr(dut, name).value = 0
+            if raised := left.pop(0):
+                assert raised == "bvalid" or getattr(dut, raised.replace("ready", "valid")).value == 1
+                getattr(dut, raised).value = 1
+            yield from ()
+
+    monkeypatch.setattr(axil, "RisingEdge", Edge)
+    bus = axil.AxiLite(SimpleNamespace(clk=dut.clk, **{f"s_axil_{name}": getattr(dut, name) for name in names}))
+    now(bus.write(8, 5))
+    assert left == [] and (dut.awaddr.value, dut.wdata.value) == (8, 5)
+    assert (dut.awvalid.value, dut.wvalid.value) == (0, 0)
+
+
 def test_a_machine_runs_for_cycles_of_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The main loop's clock has a period of 10 ns."""
     asked: list[tuple[object, ...]] = []
@@ -198,6 +242,31 @@ def test_a_program_has_the_samples_that_came_while_it_ran(tmp_path: Path) -> Non
 def test_operations_are_those_of_the_core_that_ran_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(rtl, "read_operations", lambda file, core: [f"{core} first", f"{core} second"])
     assert rtl._operations(tmp_path, [[b"", b""], [b"", b""]]) == [["0 first", "1 first"], ["0 second", "1 second"]]
+
+
+def test_a_run_gives_the_memory_back_and_samples_to_core_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the simulator: both cores count, and the memory's first bytes change."""
+    arch = Arch.load("pynq_3x8")
+
+    def run(simulation: Any, job: Job, *, files: Any, samples: Path, **_: Any) -> list[list[JobResult]]:
+        np.arange(3, dtype="<u8").tofile(samples)
+        with files["dram0"].open("r+b") as file:
+            file.write(b"done")
+        made = {"done": True, "error": False, "timeout": False, "tracepoint": False, "error_cause": 0,
+                "error_program_counter": 0, "program_counter": 0, "instructions": 1, "simulation_cycles": 1,
+                "wall_seconds": 0.0, "sample_words": 3, "memories": {}}
+        return [[JobResult(cycles=cycles, **made) for cycles in (5, 6)]]
+
+    monkeypatch.setattr(rtl, "run_groups", run)
+    drams = Dram(arch), Dram(arch)
+    drams[0].bytes[:4] = np.frombuffer(b"todo", np.uint8)
+    (first, second), = rtl._run_in(
+        tmp_path, arch=arch, simulation=None, groups=[[b"a", b"b"]], drams=drams,  # type: ignore[arg-type]
+        memories=[MemorySettings()], job=Job(programs=()), timeout_seconds=1, trace=False, trace_operations=False,
+        samples=True, bases=None)
+    assert (first.cycles, second.cycles) == (5, 6) and bytes(drams[0].bytes[:4]) == b"done"
+    assert first.samples is not None and first.samples.tolist() == [0, 1, 2] and second.samples is None
+    assert [path.name for path in tmp_path.iterdir()] == ["samples.bin"]
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
