@@ -20,6 +20,7 @@ from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import IdealDram
 from weft.hw.flow.parts import PARTS
 from weft.support.errors import WeftError
+from weft.tmodel.window import Window
 
 ARTY, MEMORY = Arch.load("arty"), IdealDram(50, 50)
 ONE, TWO = (Network(Path(name), name) for name in ("one", "two"))
@@ -85,6 +86,16 @@ def test_results_are_of_this_compiler_and_of_these_files(tmp_path: Path, monkeyp
         changed.write_bytes(before)
     monkeypatch.setattr(measure, "tool_digest", lambda: "another")
     assert digest_of(model) not in found
+
+
+def test_a_tile_meets_the_pixels_for_which_its_tap_falls_into_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a kernel of 3 x 1 over 4 x 6 pixels, with a row of padding above: its first row misses one."""
+    monkeypatch.setattr(measure, "Convolution", SimpleNamespace)
+    core = SimpleNamespace(window=Window((3, 1), (1, 1), (1, 0)), size=(4, 6), input=SimpleNamespace(size=(4, 6)))
+    for taps, vectors in (([(0, 0)], 18), ([(1, 0)], 24), ([(2, 0)], 18), ([(0, 0), (1, 0), (1, 0)], 66)):
+        tiles = [SimpleNamespace(tap=tap, taps=()) for tap in taps]
+        own: Any = SimpleNamespace(blocks=[SimpleNamespace(tiles=[tiles])])
+        assert measure._of_layer(SimpleNamespace(core=core), own) == vectors  # type: ignore[arg-type]
 
 
 # -- what is asked next ------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,19 +12,22 @@ from typing import Any
 import pytest
 import typer
 
+from weft import runtime
 from weft.boards import BOARDS
-from weft.cli import estimate, exploring, memory, tuning
+from weft.cli import api, estimate, estimating, exploring, memory, tuning
 from weft.cli.app import application
 from weft.cli.devices import opened
 from weft.cli.options import ends, fixed_inputs, input_shapes, override, state_pairs
 from weft.cli.places import share_text
+from weft.cli.streams import abandon
 from weft.cli.tuning import Asked, percent
 from weft.cli.values import insist_on_values
+from weft.explore import space
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.dram import EXPECTED, IdealDram
 from weft.runtime import Device
 from weft.runtime.driver.needs import PAGE_BYTES
-from weft.support.errors import WeftError
+from weft.support.errors import Mismatch, WeftError
 
 
 @pytest.mark.parametrize(("given", "found"), [
@@ -201,3 +206,55 @@ def test_a_device_that_cannot_load_is_closed(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(WeftError, match="no room"):
         opened("sim", session)
     assert closed == [True]
+
+
+@pytest.mark.parametrize("by", ["node", "layer"])
+def test_rows_are_those_that_are_asked_for(by: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(estimating, "load", lambda path: SimpleNamespace(arch=Arch.load("tiny")))
+    monkeypatch.setattr(runtime, "Session", lambda network, arch: None)
+    monkeypatch.setattr(estimate, "estimated", lambda *_: ([], {}))
+    monkeypatch.setattr(estimate, "print_estimate", lambda where, rows: told.append(rows))
+    estimating.estimate_command(tmp_path / "net.tmodel", by=by)
+    assert told == [f"{by}s"]
+
+
+@pytest.mark.parametrize(("least", "says"), [(20.0, "reached"), (20.1, "--least-snr: found FP16BP8 20.0 dB")])
+def test_a_type_with_just_the_least_signal_is_searched(least: float, says: str, monkeypatch: pytest.MonkeyPatch,
+                                                       tmp_path: Path) -> None:
+    def reached(*_: object) -> None:
+        raise WeftError("reached")
+
+    monkeypatch.setattr(exploring, "_signals", lambda *_: {"FP16BP8": 20.0})
+    monkeypatch.setattr(space, "points", reached)
+    (tmp_path / "net.onnx").write_bytes(b"")
+    with pytest.raises(WeftError, match=says):
+        exploring.explore_command([tmp_path / "net.onnx"], part="xc7a35t", results=tmp_path / "results", least=least,
+                                  axis=["array_size=4"])
+
+
+def test_in_python_too_a_difference_to_the_golden_machine_is_an_error() -> None:
+    def insist() -> None:
+        raise Mismatch("they differ")
+
+    session: Any = api.Session.__new__(api.Session)
+    result = SimpleNamespace(comparison=SimpleNamespace(insist=insist), outputs={})
+    session._runs = SimpleNamespace(run=lambda feeds, on: result,
+                                    network=SimpleNamespace(signature=SimpleNamespace(inputs=(), outputs=())))
+    session._on = "rtl"
+    with pytest.raises(Mismatch, match="they differ"):
+        session.run(None, {})
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_what_cannot_be_written_is_dropped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader of a pipe has gone; afterwards the stream leads nowhere."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as stream:
+        stream.write("lost")
+        monkeypatch.setattr(sys, name, stream)
+        abandon()
+        stream.flush()
+        assert os.fstat(stream.fileno()).st_rdev == os.stat(os.devnull).st_rdev
+        monkeypatch.undo()
