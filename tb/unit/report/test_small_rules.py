@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.hw.contract.units import UNIT_NAMES
-from weft.report import collect, operations, page, picture, texts
+from weft.cycles.program import WORK
+from weft.hw.contract.units import UNIT_NAMES, Memory
+from weft.report import collect, live, operations, page, picture, texts
 
 
 @pytest.mark.parametrize(("value", "kept"), [
@@ -72,3 +73,13 @@ def test_weights_are_taken_over_behind_the_first_vector(monkeypatch: pytest.Monk
     ended = np.array([(40,), (60,), (80,), (operations.NEVER,)], [("finish_cycle", "i8")])
     ran: Any = SimpleNamespace(model=SimpleNamespace(arch=None), work=work, operations=ended)
     assert operations.Ran._swaps.func(ran).tolist() == [27, 71, 0]  # type: ignore[attr-defined]
+
+
+def test_outputs_count_where_nothing_ran() -> None:
+    """A program that stopped at once leaves what lies at the outputs' places, to their last vector."""
+    nothing = np.zeros(0, np.int64)
+    model = SimpleNamespace(outputs=[SimpleNamespace(base=5, size=3)])
+    ran: Any = SimpleNamespace(work=np.zeros(0, WORK), spans=(nothing, nothing), cycles=600, model=model)
+    found, depth = live._live(ran, Memory.DRAM0, 1.0)
+    assert depth == 8 and found[:600] == [3] * 600
+    assert live._live(ran, Memory.LOCAL, 1.0) == ([0] * live.SAMPLES, 0)
