@@ -2,8 +2,10 @@
 """The gearbox against its reference, and its rate."""
 
 from random import Random
+from typing import Any
 
 import pytest
+from amaranth.sim import Simulator
 
 from weft.hw.parts.gearbox import Gearbox, StreamFifo
 from weft.tb.bench.block_bench import simulate
@@ -85,3 +87,19 @@ def test_fifo_keeps_order_at_full_rate() -> None:
         assert sink.items == list(range(200))
         if rate == 1.0:
             assert sink.taken[-1] - sink.taken[0] == 199
+
+
+def test_an_empty_word_waits_for_nobody() -> None:
+    """Where both words are one unit, too: nothing of it comes out."""
+    dut = Gearbox(UNIT_WIDTH, 1, 1)
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(dut.i.valid, 1)
+        for end, ready in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            ctx.set(dut.i.payload.end, end)
+            ctx.set(dut.o.ready, ready)
+            assert (ctx.get(dut.o.valid), ctx.get(dut.i.ready)) == (end, ready or not end)
+
+    simulator = Simulator(dut)
+    simulator.add_testbench(bench)
+    simulator.run()
