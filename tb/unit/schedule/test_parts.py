@@ -42,7 +42,8 @@ def test_todays_dialect_is_read_as_it_stands() -> None:
             each["bitwidth"], each["align"] = 1 + number % 8, 16 + number
     schedule = schedule_of(values)
     for work, found in zip(works, schedule.workloads(), strict=True):
-        assert [(each.bitwidth, each.align, each.size_bits) for each in (*found.ifmaps, *found.buffer)] == [
+        maps: list[Any] = [*found.ifmaps, *found.buffer]
+        assert [(each.bitwidth, each.align, each.size_bits) for each in maps] == [
             (each["bitwidth"], each["align"], 8 * each["size"]) for each in (*work["ifmap"], *work["buffer"])]
         assert [(each.address, each.size) for each in found.weight_buffer] == [
             (each["address"], each["size"]) for each in work["wl0_buffer"]]
@@ -88,7 +89,8 @@ def test_a_core_s_number_has_one_spelling(key: str, is_core: bool) -> None:
 def test_the_most_workloads_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "MOST_WORKLOADS", 3)
     read._check_cores({"0": [{}, {}], "1": [{}]})
-    for cores in ({"0": [{}, {}], "1": [{}, {}]}, {"0": []}):
+    wrong: list[dict[str, Any]] = [{"0": [{}, {}], "1": [{}, {}]}, {"0": []}]
+    for cores in wrong:
         with pytest.raises(WeftError, match="1 to 3 workloads"):
             read._check_cores(cores)
 

@@ -252,9 +252,9 @@ def test_a_run_gives_the_memory_back_and_samples_to_core_0(tmp_path: Path, monke
         np.arange(3, dtype="<u8").tofile(samples)
         with files["dram0"].open("r+b") as file:
             file.write(b"done")
-        made = {"done": True, "error": False, "timeout": False, "tracepoint": False, "error_cause": 0,
-                "error_program_counter": 0, "program_counter": 0, "instructions": 1, "simulation_cycles": 1,
-                "wall_seconds": 0.0, "sample_words": 3, "memories": {}}
+        made: dict[str, Any] = {"done": True, "error": False, "timeout": False, "tracepoint": False, "error_cause": 0,
+                                "error_program_counter": 0, "program_counter": 0, "instructions": 1,
+                                "simulation_cycles": 1, "wall_seconds": 0.0, "sample_words": 3, "memories": {}}
         return [[JobResult(cycles=cycles, **made) for cycles in (5, 6)]]
 
     monkeypatch.setattr(rtl, "run_groups", run)
@@ -349,7 +349,13 @@ def test_only_plain_designs_share_the_library(trace: bool, covered: bool, plain:
 
 def test_who_waited_for_a_build_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process ends its build while this one waits for the lock."""
-    monkeypatch.setattr(once.fcntl, "flock", lambda lock, how: (tmp_path / "built").mkdir(exist_ok=True))
+    flock = once.fcntl.flock
+
+    def waited(lock: Any, how: int) -> None:
+        (tmp_path / "built").mkdir(exist_ok=True)
+        flock(lock, how)
+
+    monkeypatch.setattr(once.fcntl, "flock", waited)
     with once.built_once(tmp_path / "built") as work:
         assert work is None
 

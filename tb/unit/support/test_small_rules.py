@@ -137,8 +137,8 @@ def test_half_a_character_is_refused_as_an_escape(half: str) -> None:
 
 # -- who may write -----------------------------------------------------------------------------------------------------
 def test_files_of_the_sources_owner_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache.os, "geteuid", lambda: 10)
-    monkeypatch.setattr(cache.os, "stat", lambda path: SimpleNamespace(st_uid=11 if path == cache.__file__ else 12))
+    monkeypatch.setattr(cache, "os", SimpleNamespace(
+        geteuid=lambda: 10, stat=lambda path: SimpleNamespace(st_uid=11 if path == cache.__file__ else 12)))
     assert cache._trusted() == {0, 10, 11}
 
 
@@ -174,8 +174,14 @@ def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
 
 def test_a_file_is_written_before_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No byte of it waits in a buffer when it gets its name."""
-    sizes, replace = [], Path.replace
-    monkeypatch.setattr(Path, "replace", lambda path, to: [sizes.append(path.stat().st_size), replace(path, to)])
+    sizes: list[int] = []
+    before = Path.replace
+
+    def replace(path: Path, to: Path) -> Path:
+        sizes.append(path.stat().st_size)
+        return before(path, to)
+
+    monkeypatch.setattr(Path, "replace", replace)
     with replacing(tmp_path / "new", TEXT) as file:
         file.write(b"text: 1")
     assert sizes == [7]
