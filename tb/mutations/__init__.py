@@ -42,9 +42,12 @@ def breaks() -> list[Break]:
     from weft.tb.mutations import (
         blocks,
         by_hand,
+        by_hand_files,
         by_hand_machine,
         by_hand_places,
+        by_hand_rooms,
         by_hand_rules,
+        by_hand_schedules,
         c_driver,
         compiler,
         control,
@@ -60,4 +63,4 @@ def breaks() -> list[Break]:
     return [*control.BREAKS, *blocks.BREAKS, *cores.BREAKS, *golden.BREAKS, *compiler.BREAKS, *runtime.BREAKS,
             *driver.BREAKS, *c_driver.BREAKS, *report.BREAKS, *tflite.BREAKS,
             *once_drawn.BREAKS, *by_hand.BREAKS, *by_hand_machine.BREAKS, *by_hand_places.BREAKS,
-            *by_hand_rules.BREAKS]
+            *by_hand_rules.BREAKS, *by_hand_schedules.BREAKS, *by_hand_files.BREAKS, *by_hand_rooms.BREAKS]

@@ -139,14 +139,15 @@ def test_a_page_that_is_not_current_is_told_and_written(script: Script, tmp_path
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     docs = script("docs")
     monkeypatch.setattr(docs, "ROOT", tmp_path)
-    (tmp_path / "old.md").write_text("old")
-    (tmp_path / "same.md").write_text("same")
-    monkeypatch.setattr(docs, "pages", lambda: {tmp_path / "old.md": "new", tmp_path / "same.md": "same"})
-    with pytest.raises(WeftError, match="found old.md, not current"):
+    old, same = tmp_path / "old", tmp_path / "same"
+    old.write_text("old")
+    same.write_text("same")
+    monkeypatch.setattr(docs, "pages", lambda: {old: "new", same: "same"})
+    with pytest.raises(WeftError, match="found old, not current"):
         docs.main(check=True)
     docs.main()
     docs.main(check=True)
-    assert (tmp_path / "old.md").read_text() == "new" and len(list(tmp_path.iterdir())) == 2
+    assert old.read_text() == "new" and len(list(tmp_path.iterdir())) == 2
 
 
 def test_tables_are_made_between_their_marks(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What joins the cores of a system, without any core: who started together, who learns of whose error and post."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from amaranth.hdl import Module, Signal
+from amaranth.sim import Simulator
+
+from weft.hw.system import System
+
+
+def simulate(m: Module, bench: Any) -> None:
+    simulator = Simulator(m)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+def test_cores_are_together_until_all_of_them_rest_again() -> None:
+    """Also if one rests before the others; they still rest in the cycle in which they start."""
+    m, registers = Module(), SimpleNamespace(start=Signal(2), idle=Signal(2, init=0b11))
+    system: Any = SimpleNamespace(_arch=SimpleNamespace(cores=2))
+    members = System._members(system, m, registers)  # type: ignore[arg-type]
+
+    async def bench(ctx: Any) -> None:
+        found = []
+        for start, idle in ((0, 3), (3, 3), (0, 3), (0, 0), (0, 1), (0, 0), (0, 2), (0, 3), (0, 3), (2, 3), (0, 1),
+                            (0, 3)):
+            ctx.set(registers.start, start)
+            ctx.set(registers.idle, idle)
+            await ctx.tick()
+            found.append(ctx.get(members))
+        assert found == [0, 3, 3, 3, 3, 3, 3, 0, 0, 2, 2, 0]
+
+    simulate(m, bench)
+
+
+def test_an_error_is_told_once_and_a_post_to_those_that_it_names() -> None:
+    def core() -> Any:
+        return SimpleNamespace(
+            status={"error": Signal()}, other_error=Signal(), post=SimpleNamespace(
+                valid=Signal(), cores=Signal(3), counter=Signal(4)),
+            posted=[SimpleNamespace(valid=Signal(), counter=Signal(4)) for _ in range(3)])
+
+    m, cores = Module(), [core() for _ in range(3)]
+    System._signal(None, m, cores)  # type: ignore[arg-type]
+
+    async def bench(ctx: Any) -> None:
+        told = []
+        for errors in (0b000, 0b010, 0b010, 0b110, 0b110, 0b000, 0b001):
+            for number, each in enumerate(cores):
+                ctx.set(each.status["error"], errors >> number & 1)
+            told.append([ctx.get(each.other_error) for each in cores])
+            await ctx.tick()
+        assert told == [[each] * 3 for each in (0, 1, 0, 1, 0, 0, 1)]
+        ctx.set(cores[1].post.valid, 1)
+        ctx.set(cores[1].post.cores, 0b101)
+        ctx.set(cores[1].post.counter, 7)
+        ctx.set(cores[2].post.cores, 0b111)
+        found = {(to, source) for to, each in enumerate(cores) for source, post in enumerate(each.posted)
+                 if ctx.get(post.valid)}
+        assert found == {(0, 1), (2, 1)} and ctx.get(cores[0].posted[1].counter) == 7
+
+    simulate(m, bench)
