@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Breaks of a fourth round by hand: files, workers and simulated runs.
+"""Breaks of a fourth round by hand: files, workers, simulated runs and boards.
 
 The tests of that day passed, or only tests that were written for their kind were asked."""
 
 from weft.tb.mutations import Break
 
+BOARDS = "tb/unit/project/test_boards.py"
 RUNS = "tb/unit/simulate/test_run_rules.py"
 SUPPORT = "tb/unit/support/test_small_rules.py"
 
@@ -188,4 +189,35 @@ BREAKS = [
     Break("room_si_mem_settings", "simulate/job.py", "program.memories.get(name, MemorySettings())",
           'program.memories.get("dram0", MemorySettings())', "all memories behave as the first",
           f"{RUNS}::test_each_memory_behaves_as_it_is_asked_to"),
+    # -- boards
+    Break("room_bo_variant", "boards/arty_a7_100.py", '{"variant": "a7-100"}', '{"variant": "a7-35"}',
+          "pins are those of the smaller board", f"{BOARDS}::test_a_shell_is_of_its_board"),
+    Break("room_bo_device", "boards/zcu104.py", 'device="xczu7ev-ffvc1156-2-e"', 'device="xczu7ev-fbvb900-2-e"',
+          "the chip is in another package", f"{BOARDS}::test_a_processor_is_of_its_board"),
+    Break("room_bo_bits", "boards/ultra96_v2.py", "behind_ports(32, 2.133e9", "behind_ports(64, 2.133e9",
+          "memory is twice as wide", f"{BOARDS}::test_a_processor_is_of_its_board"),
+    Break("room_bo_rev", "boards/ulx3s.py", '"revision": "2.0"', '"revision": "1.7"',
+          "pins are those of an older board", f"{BOARDS}::test_a_shell_is_of_its_board"),
+    Break("room_bo_flash", "boards/colorlight_i9.py", 'module="W25Q64"', 'module="W25Q32"',
+          "the flash is half as large", f"{BOARDS}::test_a_shell_is_of_its_board"),
+    Break("room_bo_baud", "boards/tang_nano_20k.py", "baud=1_000_000", "baud=3_000_000",
+          "the link is three times as fast", f"{BOARDS}::test_a_shell_is_of_its_board"),
+    Break("room_bo_prog", "boards/crosslink_nx_evn.py", "program_bytes=64 << 10", "program_bytes=256 << 10",
+          "a program has four times its room", f"{BOARDS}::test_memories_and_links_of_a_shell"),
+    Break("room_bo_delay", "boards/ecpix5.py", '{"rx_delay": 0.0}', "{}", "Ethernet has LiteX's delay",
+          f"{BOARDS}::test_a_shell_is_of_its_board"),
+    Break("room_bo_flashname", "boards/arty_a7_100.py", 'flash_name="arty_a7_100t"', 'flash_name="arty_a7_35t"',
+          "a bitstream is loaded into the smaller chip", f"{BOARDS}::test_a_shell_is_of_its_board"),
+    Break("room_bo_variants", "boards/ecpix5.py", '{"r03": "ecpix5_r03"}', '{"r02": "ecpix5_r03"}',
+          "another revision has the other cable", f"{BOARDS}::test_a_shell_is_of_its_board"),
+    Break("room_bo_pm", "boards/processor_memory.py", "peak = data_bits / 8 * transfers_hz / clock_hz",
+          "peak = data_bits / 8 * transfers_hz / clock_hz / 2", "memory is half as fast",
+          f"{BOARDS}::test_a_processor_is_of_its_board"),
+    Break("room_bo_worst", "boards/processor_memory.py", "for case in (BEST, TYPICAL, WORST)))",
+          "for case in (BEST, WORST, TYPICAL)))", "the typical memory is the worst",
+          f"{BOARDS}::test_a_processor_is_of_its_board"),
+    Break("room_bo_has_eth", "boards/board.py", "return has and arch not in map(Arch.load, self.uart_alone)",
+          "return has", "Ethernet stands beside every machine", f"{BOARDS}::test_memories_and_links_of_a_shell"),
+    Break("room_bo_of", "boards/board.py", "memory.dram or EXPECTED if isinstance", "EXPECTED if isinstance",
+          "a board's own memory is not known", f"{BOARDS}::test_memories_and_links_of_a_shell"),
 ]

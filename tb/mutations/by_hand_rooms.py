@@ -11,6 +11,7 @@ MODELS = "tb/unit/runtime/test_model_rules.py"
 PAGE = "tb/unit/report/test_small_rules.py"
 SCRIPTS = "tb/unit/project/test_small_scripts.py"
 SEARCH = "tb/unit/explore/test_small_rules.py"
+SYSTEM = "tb/unit/control/test_system_wires.py"
 VALUES = "tb/unit/project/test_option_values.py"
 
 BREAKS = [
@@ -265,4 +266,10 @@ BREAKS = [
     Break("room_hw_gb_pass", "hw/parts/gearbox.py", "self.i.ready.eq(self.o.ready | (self.i.payload.end == 0))",
           "self.i.ready.eq(self.o.ready)", "an empty word waits for a reader",
           f"{GEARBOX}::test_an_empty_word_waits_for_nobody"),
+    Break("room_hw_sy_err", "hw/system.py", "core.other_error.eq((errors & ~before).any())",
+          "core.other_error.eq(errors.any())", "an error is told in every cycle",
+          f"{SYSTEM}::test_an_error_is_told_once_and_a_post_to_those_that_it_names"),
+    Break("room_hw_sy_members", "hw/system.py", "with m.Elif(registers.idle.all() & ~rested):",
+          "with m.Elif(registers.idle.any() & ~rested):", "cores part when the first of them rests",
+          f"{SYSTEM}::test_cores_are_together_until_all_of_them_rest_again"),
 ]
