@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The judge: what choices cost, to the cycle, of a whole part of a network or of the few layers that they change.
 
-A candidate that changes some layers is compared with what it changes in a window, which is these layers and one on
-either side. The window is scheduled, put in order, encoded and estimated as if the machine began there. What a window
-promises is only kept when the whole program keeps it.
+A candidate that changes some layers is compared with what it changes in a window, which is these layers, one behind
+them and one or more before them. The window is scheduled, put in order, encoded and estimated as if the machine began
+there. What a window promises is only kept when the whole program keeps it.
 """
 
 from __future__ import annotations
@@ -149,10 +149,11 @@ class Judge:
         except CompileError:
             return None
 
-    def local(self, base: Choices, candidate: Choices) -> Local | None:
+    def local(self, base: Choices, candidate: Choices, reach: int = 1) -> Local | None:
         """Return the cycles that ``candidate`` saves against ``base``; None if it does not fit, or changes nothing.
 
-        What costs cycles saves some number below 0: how many they are is not worth an estimate to the end."""
+        The window begins ``reach`` layers before the first that differs. What costs cycles saves some number below 0:
+        how many they are is not worth an estimate to the end."""
         old, new = self._arranged(base), self._arranged(candidate)
         before, after = old and self._layout(old), new and self._layout(new)
         if old is None or new is None or before is None or after is None:
@@ -163,7 +164,7 @@ class Judge:
             differs = [*range(len(self.problem.layers))]
         if not differs:
             return None
-        first, end = max(differs[0] - 1, 0), min(differs[-1] + 2, len(self.problem.layers))
+        first, end = max(differs[0] - reach, 0), min(differs[-1] + 2, len(self.problem.layers))
         cycles = self._window(old, before, first, end)
         assert cycles is not None
         needed = self._window(new, after, first, end, cycles)
@@ -264,9 +265,9 @@ def begin(problems: Sequence[Problem]) -> None:
     _JUDGES[:] = map(Judge, problems)
 
 
-def local(part: int, base: Choices, candidate: Choices) -> Local | None:
+def local(part: int, reach: int, base: Choices, candidate: Choices) -> Local | None:
     """Return what :meth:`Judge.local` returns for the problem with the index ``part``."""
-    return _JUDGES[part].local(base, candidate)
+    return _JUDGES[part].local(base, candidate, reach)
 
 
 def whole(part: int, choices: Choices, most: int | None = None) -> Whole | None:

@@ -17,10 +17,13 @@ from weft.compiler.scheduler.interleave import SIMD_CYCLES
 from weft.compiler.tiling.search import Search
 
 MOST_TILINGS = 60
-"""The number of a layer's tilings that are tried: the cheapest by the formula."""
+"""The number of a layer's tilings that are tried at first: the cheapest by the formula."""
 
-DEAREST = 1.3
-"""The modelled cost of the dearest tiling that is tried, in multiples of the formula's own choice."""
+DEARER = 0.3
+"""What the dearest tiling that is tried at first costs more than the formula's own choice, as a share of its cost."""
+
+MEAN_PLACE = 10
+"""The mean place of the tilings that are drawn at first, among those in the order of their modelled cost."""
 
 PACES = (1, 2, 3, 5, 6, 8, 12)
 """Half cycles for a vector through the SIMD unit that are tried."""
@@ -43,13 +46,15 @@ class Neighbours:
     """The start of moves: ``choices``, and their memory map, which counts places.
 
     By a layer's number, ``weights``: how long the array waited in it; ``predecessors``: the layers that it has to stay
-    behind, wherever it is moved."""
+    behind, wherever it is moved. ``breadth``: in how many times as many tilings as at first another one is looked for,
+    and how much dearer ones."""
 
     choices: Choices
     layout: MemoryPlan
     weights: Sequence[float]
     search: Search
     predecessors: Sequence[frozenset[int]]
+    breadth: int = 1
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -81,8 +86,8 @@ class Neighbours:
     def tiling(self, number: int, chance: random.Random) -> Choices | None:
         """Return another tiling of a layer; those that the formula likes come up more often."""
         shape, plan = self.layout.shapes[self.places[number]], self.layout.plans[self.places[number]]
-        known = self.search.fitting(shape, MOST_TILINGS, DEAREST)
-        place = min(int(chance.expovariate(1 / 10)), len(known) - 1)
+        known = self.search.fitting(shape, MOST_TILINGS * self.breadth, 1 + DEARER * self.breadth)
+        place = min(int(chance.expovariate(1 / (MEAN_PLACE * self.breadth))), len(known) - 1)
         if place < 0 or known[place] == plan.tiling:
             return None
         return replace(self.choices, tilings={**self.choices.tilings, number: known[place]})

@@ -26,10 +26,25 @@ ROUND = 16
 """Moves that are judged side by side."""
 
 MOST_DRAWS = 40
-"""The most draws for a move that was not judged yet; if none comes, pairs of moves are drawn."""
+"""The most draws for a move that was not judged yet; if none comes, pairs of moves are drawn, then dearer tilings."""
+
+MOST_BREADTH = 16
+"""The greatest breadth of moves (``moves.py``). Each is twice the one before; where none is left, a climb ends."""
+
+MOST_CLIMBS = 4
+"""The most climbs from the formulas' choices. Each begins with twice the breadth of the one before."""
 
 LEAST_WEIGHT = 0.02
 """The weight in the draw of a layer that never waits, as a share of all layers' waits."""
+
+MOST_REACH = 3
+"""The most layers by which a window begins before the layers that a move changes. It begins with one."""
+
+LEAST_CHECKS = 4
+"""The number of checks of the whole program that tell whether windows promise what is not so."""
+
+LEAST_KEPT = 0.5
+"""The share of what windows promise that whole programs have to keep, or windows reach farther."""
 
 Progress = Callable[[float, int, int], None]
 """Hears what share of the budget is gone, and cycles of the part that is tuned: by the formulas, and the best."""
@@ -94,20 +109,30 @@ class _Clock:
 class _Search:
     """The search for one part's choices.
 
-    ``best``: the choices with which the whole program is known to be fastest; ``taken``: those put on top since.
-    ``tried_around``: the choices at which no move was left."""
+    ``best``: the choices with which the whole program is known to be fastest in this climb, and its ``cycles``;
+    ``climbs``: both at the ends of the climbs before. ``taken``: the choices put on top since. ``tried_around``: the
+    choices at which no move was left. ``breadth``: that of moves, which grows when none is left. ``reach`` of windows;
+    ``promises``: what windows of this reach promised at each check, and what the whole program kept of it."""
 
     def __init__(self, part: int, problem: Problem, before: Whole, executor: Executor) -> None:
         self.part, self.problem, self.executor = part, problem, executor
         self.judge = Judge(problem)
-        self.before = self.cycles = before
-        self.best = problem.formula
+        self.before = before
+        self.climbs: list[tuple[Choices, Whole]] = []
+        self.longest_check = 0.0
+        self.reach = 1
+        self.promises: list[tuple[int, int]] = []
+        self._climb()
+
+    def _climb(self) -> None:
+        """Begin at the formulas' choices, as if nothing was judged."""
+        self.best, self.cycles = self.problem.formula, self.before
         self.taken: list[tuple[int, Choices]] = []
         self.seen: set[str] = set()
         self.queue: deque[Choices] = deque()
         self.tried_around: Choices | None = None
+        self.breadth = 2 ** len(self.climbs)
         self.judged_layers = 0
-        self.longest_check = 0.0
 
     @property
     def current(self) -> Choices:
@@ -118,19 +143,29 @@ class _Search:
         """Search round after round until the clock's budget is gone."""
         budget, chance = clock.budget, random.Random(clock.budget.seed)
         while clock.gone(self.longest_check if self.taken else 0) < 1:
-            progress(clock.gone(0), self.before.cycles, self.cycles.cycles)
+            progress(clock.gone(0), self.before.cycles, self._fastest[1].cycles)
             most = ROUND if budget.steps is None else min(ROUND, budget.steps - clock.steps)
             base, moves = self.current, list(self._moves(chance, most))
-            if not moves:
-                break
+            if not moves and not self.taken:
+                self.climbs.append((self.best, self.cycles))
+                if len(self.climbs) == MOST_CLIMBS:
+                    break
+                self._climb()
+                continue
             clock.steps += len(moves)
-            waiting = [self.executor.submit(judge.local, self.part, base, move) for move in moves]
+            waiting = [self.executor.submit(judge.local, self.part, self.reach, base, move) for move in moves]
             self._take(base, [(future.result(), move) for future, move in zip(waiting, moves, strict=True)])
-            if self.taken and self.judged_layers >= len(self.problem.layers):
+            if self.taken and (self.judged_layers >= len(self.problem.layers) or not moves):
                 self._check(clock)
         if self.taken:
             self._check(clock)
-        return Tuned(self.best, self.before, self.cycles)
+        choices, cycles = self._fastest
+        return Tuned(choices, self.before, cycles)
+
+    @property
+    def _fastest(self) -> tuple[Choices, Whole]:
+        """What is fastest of all climbs; of equal ones the first."""
+        return min([*self.climbs, (self.best, self.cycles)], key=lambda climb: climb[1].cycles)
 
     def _moves(self, chance: random.Random, most: int) -> Iterator[Choices]:
         """Yield up to ``most`` moves that were not judged yet."""
@@ -138,20 +173,27 @@ class _Search:
         assert layout is not None
         floor = 1 + LEAST_WEIGHT * sum(self.cycles.waits)
         neighbours = Neighbours(base, layout, [wait + floor for wait in self.cycles.waits], self.judge.search,
-                                self.problem.predecessors)
+                                self.problem.predecessors, self.breadth)
         if not self.seen:
             self.queue.extend(move.beyond(base) for move in neighbours.openings())
         for _ in range(most):
-            move = self._unseen(base, neighbours, chance)
-            if move is None and self.tried_around != base:  # moves of other choices before: all may come again
-                self.tried_around = base
-                self.seen.clear()
-                move = self._unseen(base, neighbours, chance)
-            if move is None:
-                move = self._unseen_pair(base, neighbours, chance)
+            move = self._fresh(base, neighbours, chance)
+            while move is None and self.breadth < MOST_BREADTH:
+                self.breadth *= 2
+                neighbours = replace(neighbours, breadth=self.breadth)
+                move = self._fresh(base, neighbours, chance)
             if move is None:
                 return
             yield move
+
+    def _fresh(self, base: Choices, neighbours: Neighbours, chance: random.Random) -> Choices | None:
+        """Return a move that was not judged yet, or else two at once; None if none is left."""
+        move = self._unseen(base, neighbours, chance)
+        if move is None and self.tried_around != base:  # moves of other choices before: all may come again
+            self.tried_around = base
+            self.seen.clear()
+            move = self._unseen(base, neighbours, chance)
+        return move or self._unseen_pair(base, neighbours, chance)
 
     def _unseen_pair(self, base: Choices, neighbours: Neighbours, chance: random.Random) -> Choices | None:
         """Return two moves at once, of a layer or of one and its neighbour, where none alone is left."""
@@ -201,7 +243,7 @@ class _Search:
 
     def _check(self, clock: _Clock) -> None:
         """Estimate the whole program with all that was taken, and with the half that promised most."""
-        began = clock.now()
+        began, before = clock.now(), self.cycles.cycles
         order = sorted(self.taken, key=lambda entry: -entry[0])
         tries = [order, order[:len(order) // 2]] if len(order) > 1 else [order]
         choices = [self.best.plus(*(what for _, what in each)) for each in tries]
@@ -210,8 +252,17 @@ class _Search:
             found = future.result()
             if found is not None and found.cycles < self.cycles.cycles:
                 self.best, self.cycles = each, found
+        self._weigh(sum(saved for saved, _ in self.taken), before - self.cycles.cycles)
         self.taken, self.judged_layers = [], 0
         self.longest_check = max(self.longest_check, clock.now() - began)
+
+    def _weigh(self, promised: int, kept: int) -> None:
+        """Let windows reach farther if the whole program keeps too little of what they promise."""
+        self.promises.append((promised, kept))
+        if len(self.promises) >= LEAST_CHECKS and self.reach < MOST_REACH:
+            promises, keeps = (sum(each) for each in zip(*self.promises, strict=True))
+            if keeps < LEAST_KEPT * promises:
+                self.reach, self.promises = self.reach + 1, []
 
 
 def alike(move: Choices, layout: MemoryPlan, order: Sequence[int]) -> Iterator[Choices]:

@@ -36,7 +36,7 @@ from weft.compiler.scheduler.interleave import SIMD_CYCLES
 from weft.compiler.scheduler.mat_muls import Drafts
 from weft.compiler.scheduler.schedule import Schedule, schedule_layers
 from weft.compiler.tiling.search import Search
-from weft.compiler.tuning import judge
+from weft.compiler.tuning import judge, search
 from weft.compiler.tuning import network as tuning
 from weft.compiler.tuning.judge import Judge, Local, Problem, Whole
 from weft.compiler.tuning.moves import FETCH_PACES, PACES, STRIPES, Neighbours
@@ -216,6 +216,14 @@ def test_a_window_is_what_changes_and_a_layer_on_either_side(problem: Problem) -
     assert copied and copied[1:] == (0, count)
 
 
+def test_a_window_begins_as_far_before_as_it_reaches(problem: Problem) -> None:
+    judge.begin([problem])
+    last = len(problem.layers) - 1
+    for reach in (1, 2, 3):
+        found = judge.local(0, reach, FORMULA, Choices(paces={last: 12}))
+        assert found and found[1:] == (max(last - reach, 0), last + 1)
+
+
 def test_a_tensor_elsewhere_in_dram_makes_another_window(problem: Problem) -> None:
     """Rows and banks are others there, and so are the cycles of a board's memory."""
     layout = Judge(problem).layout(FORMULA)
@@ -288,6 +296,72 @@ def test_as_much_time_is_left_for_a_check_as_the_longest_took(problem: Problem) 
     assert own.longest_check == 3.0
 
 
+@pytest.mark.parametrize(("kept", "reach"), [
+    ([0, 0, 0], 1), ([0, 0, 0, 0], 2), ([199, 0, 0, 0], 2), ([200, 0, 0, 0], 1), ([100, 100, 100, 100, 0, 0, 0, 0], 1),
+    ([0] * 7, 2), ([0] * 8, 3), ([0] * 40, 3)])
+def test_windows_reach_farther_where_programs_keep_less_than_half_of_four_promises(problem: Problem, kept: list[int],
+                                                                                  reach: int) -> None:
+    own = search_of(problem, Here())
+    for each in kept:
+        own._weigh(100, each)
+    assert own.reach == reach
+
+
+def test_what_a_check_weighs_is_what_was_promised_and_what_the_best_try_saved(problem: Problem) -> None:
+    found: Future[Whole] = Future()
+    found.set_result(Whole(70, (), ()))
+    own = search_of(problem, SimpleNamespace(submit=lambda *_: found))
+    own.cycles = own.cycles._replace(cycles=100)
+    own.taken = [(saved, Choices(paces={saved: 3})) for saved in (40, 20)]
+    own._check(SimpleNamespace(now=lambda: 0.0))  # type: ignore[arg-type]
+    assert own.promises == [(60, 30)]
+
+
+class Sceptic(Here):
+    """Finds no move good. ``reaches``: what each was judged with; ``names``: the moves."""
+
+    def __init__(self) -> None:
+        self.reaches: list[int] = []
+        self.names: list[str] = []
+
+    def submit(self, task: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        found: Future[Any] = Future()
+        self.reaches.append(given[1])
+        self.names.append(given[-1].key)
+        found.set_result(Local(0, 0, 1))
+        return found
+
+
+def test_where_no_move_is_left_climbs_begin_anew_and_broader(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four climbs, and each begins with all the moves. A search with nothing to draw ends long before its budget."""
+    monkeypatch.setattr(search, "MOST_DRAWS", 2)
+    own = search_of(problem, executor := Sceptic())
+    begun: list[int] = []
+    begin = own._climb
+
+    def climb() -> None:
+        begin()
+        begun.append(own.breadth)
+
+    monkeypatch.setattr(own, "_climb", climb)
+    own.reach = 3
+    tuned = own.run(search._Clock(Budget(steps=10**6), lambda: 0.0), lambda *_: None)
+    assert begun == [2, 4, 8] and own.breadth == search.MOST_BREADTH
+    assert tuned == Tuned(FORMULA, own.before, own.before) and len(own.climbs) == search.MOST_CLIMBS
+    assert {*executor.reaches} == {3}
+    assert sum('"fetch_pace": 6' in name for name in executor.names) == search.MOST_CLIMBS  # moves of all layers
+
+
+def test_the_fastest_climb_counts_and_of_equal_ones_the_first(problem: Problem) -> None:
+    own = search_of(problem, Here())
+    climbs = {number: (Choices(paces={number: 3}), Whole(cycles, (), ())) for number, cycles in enumerate((7, 5, 5, 6))}
+    own.climbs = [climbs[number] for number in (0, 1, 2)]
+    own.best, own.cycles = climbs[3]
+    assert own._fastest == climbs[1]
+    own.cycles = Whole(4, (), ())
+    assert own._fastest == (own.best, own.cycles)
+
+
 def test_layers_of_the_same_form_get_the_same_tiling_wherever_they_run() -> None:
     """Layers 0, 2 and 3 are alike; 3 has the tiling already. They run in another order."""
     order, forms, tilings = (1, 2, 3, 0), "abaa", "xyzt"
@@ -303,7 +377,7 @@ def test_parts_share_the_budget(problem: Problem) -> None:
     executor = Listening()
     judge.begin([problem, problem])
     tune([problem, problem], Budget(steps=20), executor, lambda *_: None)
-    judged = [given[0] for given in executor.given if isinstance(given[-1], Choices) and len(given) == 3]
+    judged = [given[0] for given in executor.given if isinstance(given[-1], Choices) and len(given) == 4]
     assert (judged.count(0), judged.count(1)) == (10, 10)
 
 
@@ -356,6 +430,25 @@ def test_a_tiling_is_another_one_of_the_layer_wherever_it_runs() -> None:
         found = drawn(Neighbours.tiling, neighbours, number)
         assert found and all(str(each.tilings) == f"{{{number}: '{wanted}'}}" for each in found)
     assert not drawn(Neighbours.tiling, neighbours, 2)
+
+
+def test_broader_moves_draw_more_tilings_and_dearer_ones() -> None:
+    asked: list[tuple[int, float]] = []
+    chance = random.Random(1)
+    layout: Any = SimpleNamespace(shapes=["one"], plans=[SimpleNamespace(tiling=-1)])
+
+    def fitting(_shape: Any, most: int, dearest: float) -> range:
+        asked.append((most, dearest))
+        return range(most)
+
+    means = []
+    for breadth in (1, 4):
+        tilings: Any = SimpleNamespace(fitting=fitting)
+        neighbours = Neighbours(FORMULA, layout, [1.0], tilings, [frozenset()], breadth)
+        found: list[Any] = [neighbours.tiling(0, chance) for _ in range(400)]
+        means.append(sum(each.tilings[0] for each in found) / 400)
+    assert {*asked} == {(60, 1.3), (240, 2.2)}
+    assert 7 < means[0] < 12 and 28 < means[1] < 48
 
 
 def test_stripes_are_those_of_the_layer_or_of_the_next_that_loads_near_it() -> None:
