@@ -71,7 +71,8 @@ def to_graph(model: onnx.ModelProto, name: str) -> Graph:
 
     Raise CompileError for shapes that are not known, and for an output that is an input."""
     inputs = {value.name: type_name(value) for value in true_inputs(model.graph)}
-    _need_computed([value.name for value in model.graph.output], inputs, "an input of the model as it is")
+    given = dict.fromkeys(inputs, "an input of the model as it is")
+    _need_computed([value.name for value in model.graph.output], given)
     outputs = {value.name: type_name(value, "output") for value in model.graph.output
                if value.type.tensor_type.elem_type}
     states = states_of(model)
@@ -205,12 +206,12 @@ def _node(node: onnx.NodeProto, types: Mapping[str, str]) -> Node:
                 captured=len(within))
 
 
-def _need_computed(outputs: Sequence[str], others: Collection[str], found: str) -> None:
-    """Raise CompileError if an output is one of ``others``, which no node makes. ``found`` says what these are."""
+def _need_computed(outputs: Sequence[str], others: Mapping[str, str]) -> None:
+    """Raise CompileError if an output is one of ``others``, name -> what it is, which no node makes at run time."""
     computed = [name for name in outputs if name not in others]
     for name in outputs:
         if name in others:
-            raise refuse(f"output {name!r}", found, "an output that a node computes",
+            raise refuse(f"output {name!r}", others[name], "an output that a node computes",
                          f"end the network at the others with --end {','.join(computed)}" if computed
                          else EXPORT_COMPUTED)
 
@@ -268,7 +269,8 @@ def _to_graph(model: onnx.ModelProto, known: Known, name: str, inputs: Mapping[s
     if not nodes or not model.graph.output:
         raise refuse("the model", "no output" if nodes else "no node other than constants",
                      "a network with an output that is computed", EXPORT_COMPUTED)
-    _need_computed(ends, {name for name in ends if name not in shapes}, "a constant of the file")
+    known_ends = {name: "a constant, which no run changes" for name in ends if name in constants}
+    _need_computed(ends, known_ends | {name: "a constant of the file" for name in ends if name not in shapes})
     sources = tuple(GraphPort(key, shapes[key], key, type=kind) for key, kind in inputs.items())
     ports = tuple(GraphPort(end, shapes[end], end, type=outputs.get(end) or types.get(end, FLOAT)) for end in ends)
     made = {name for node in nodes for name in node.outputs} | inputs.keys()

@@ -139,6 +139,17 @@ def test_an_output_that_is_a_constant(tmp_path: Path) -> None:
     compile_model(path, BASE, tmp_path, outputs=(end,))
 
 
+@pytest.mark.parametrize("op", ["Relu", "Cos"])
+def test_an_output_that_shapes_alone_decide(op: str, tmp_path: Path) -> None:
+    """It is refused in the same way, whether the host has a part (Cos) or not."""
+    maker = ModelMaker((1, 2, 4, 4))
+    end = maker.node(op, maker.conv("x", 2, 3, (1, 1)))
+    path = maker.save(tmp_path / "net.onnx", end, maker.node("Shape", end))
+    with pytest.raises(CompileError, match=f"output 'shape2': found a constant, .*--end {end}$"):
+        compile_model(path, BASE, tmp_path, host_fallback=True)
+    compile_model(path, BASE, tmp_path, host_fallback=True, outputs=(end,))
+
+
 def emptied(maker: ModelMaker, source: str, begin: int) -> str:
     return maker.node("Slice", source, *(maker.constant(np.array([number])) for number in (begin, 12, 2)))
 
