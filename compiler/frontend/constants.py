@@ -127,13 +127,17 @@ class Folder:
 def _evaluated(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
     """Return the outputs of a model.
 
-    ONNX's own evaluator computes them, or onnxruntime if that one lacks the operator's version."""
+    ONNX's own evaluator computes them, or onnxruntime if that one lacks the operator's version or fails, as it does for
+    some functions of a single number. Raise what the former raised if both fail."""
     from onnx.reference import ReferenceEvaluator  # as in tmodel/onnx_engine.py
 
     try:
         return list(ReferenceEvaluator(model).run(None, dict(inputs)))
-    except RuntimeError:  # NotImplementedError among them
-        return list(session(onnx.shape_inference.infer_shapes(model)).run(None, dict(inputs)))
+    except Exception as error:  # of no common type
+        try:
+            return list(session(onnx.shape_inference.infer_shapes(model)).run(None, dict(inputs)))
+        except Exception:  # of no common type
+            raise error from None
 
 
 def _plain(node: onnx.NodeProto) -> np.ndarray:

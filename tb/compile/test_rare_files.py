@@ -224,6 +224,15 @@ def test_constants_are_folded_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.
                 read_model(path)
 
 
+def test_what_onnx_itself_cannot_evaluate_onnxruntime_does(tmp_path: Path) -> None:
+    """ONNX's own evaluator fails for a Softsign of one number, and for channels of a tensor of one axis."""
+    nodes = [node("Shape", ["x"], ["shape"]), node("Cast", ["shape"], ["sizes"], to=1),
+             node("ReduceMean", ["sizes"], ["mean"], axes=[0], keepdims=0), node("Softsign", ["mean"], ["factor"]),
+             node("BatchNormalization", ["one", *["one"] * 4], ["norm"]), node("Mul", ["x", "factor"], ["scaled"]),
+             node("Mul", ["scaled", "norm"], ["y"])]
+    check(saved(tmp_path, nodes, (1, 3, 4), {"y": TensorProto.FLOAT}, one=np.ones(1, np.float32)), 60)
+
+
 def test_a_constant_of_no_known_size_is_named(tmp_path: Path) -> None:
     nodes = [node("NonMaxSuppression", ["boxes", "scores", "most"], ["chosen"], name="nms"),
              node("Gather", ["x", "chosen"], ["y"])]
