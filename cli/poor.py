@@ -33,13 +33,15 @@ def poor(decibels: float | None, arch: Arch) -> list[str]:
     """Return a warning if outputs lost their signal, with the cure; else an empty list."""
     from weft.compiler.quantize.quality import POOR_DECIBELS
     from weft.hw.contract.schemes import SchemeKind
+    from weft.support.signals import NO_SIGNAL
 
     if decibels is None or decibels >= POOR_DECIBELS:
         return []
     wider = ("bytes are too coarse for it: take an architecture of 16 bits (data_type FP16BP8)"
              if arch.scheme.kind is SchemeKind.AFFINE else "take a wider data_type (FP32BP16)")
-    return [f"poor numbers: {decibels:.1f} dB of signal to noise at the worst output, on its calibration inputs; below "
-            f"{POOR_DECIBELS:g} it has lost its signal; {wider}, or look for samples of another kind"]
+    found = f"{decibels:.1f} dB of signal to noise" if decibels > NO_SIGNAL else "no signal, or noise without end,"
+    return [f"poor numbers: {found} at the worst output, on its calibration inputs; below "
+            f"{POOR_DECIBELS:g} dB it has lost its signal; {wider}, or look for samples of another kind"]
 
 
 def with_quality(report: CompileReport, quality: Quality, arch: Arch) -> CompileReport:

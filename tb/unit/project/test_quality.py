@@ -35,7 +35,7 @@ def compiled(files: tuple[Path, Path], arch: str, folder: Path, capsys: pytest.C
 def test_lost_signals_are_named_and_the_cure_works(files: tuple[Path, Path], tmp_path: Path,
                                                    capsys: pytest.CaptureFixture[str]) -> None:
     said, = compiled(files, "arty_int8", tmp_path / "bytes", capsys)
-    assert "below 20 it has lost its signal" in said and "data_type FP16BP8" in said
+    assert "below 20 dB it has lost its signal" in said and "data_type FP16BP8" in said
     assert exit_code(["run", str(tmp_path / "bytes" / "m.tmodel"), "--input", str(files[1])]) == 0
     assert f"warning: {said}" in capsys.readouterr().out
     assert not compiled(files, "arty", tmp_path / "words", capsys)
@@ -72,3 +72,18 @@ def test_jumps_of_the_host_behind_the_machine_count(operator: str, tmp_path: Pat
     said, = compiled(files, "arty_int8", tmp_path / "bytes", capsys)
     assert "data_type FP16BP8" in said
     assert not compiled(files, "arty", tmp_path / "words", capsys)
+
+
+def test_numbers_without_end_are_warned_of_in_a_file_that_is_read_again(tmp_path: Path,
+                                                                       recwarn: pytest.WarningsRecorder) -> None:
+    """The host divides by 0, so that neither signal nor noise is finite; JSON has no infinity."""
+    maker = ModelMaker([1, 2, 4, 4])
+    made = maker.conv("x", 2, 3, (1, 1))
+    place = maker.node("Cast", maker.node("ArgMin", maker.node("Concat", "x", "x", axis=3), axis=0), to=1)
+    path = maker.save(tmp_path / "m.onnx", made, maker.node("Reciprocal", place))
+    samples = maker.random.standard_normal((3, 2, 4, 4)).astype(np.float32)
+    report = weft.compile(path, "arty", tmp_path, calibrate={"x": samples})
+    assert [line for line in report.warnings if line.startswith("poor numbers: no signal, or noise without end")]
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="poor numbers: no signal"):
+        weft.Session(report.model_path)
