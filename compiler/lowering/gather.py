@@ -123,10 +123,11 @@ def _crossed(state: Rewrite, node: Node, tensor: str, source: np.ndarray, crossi
 def _is_stack(state: Rewrite, tensor: str, flat: np.ndarray, crossings: Sequence[Walk]) -> bool:
     """Tell whether several crossings are matrices one behind the other that can be swapped together.
 
-    ``flat`` [channels, pixels] has their elements' places in ``tensor``. All matrices read the same channels."""
+    ``flat`` [channels, pixels] has their elements' places in ``tensor``. All matrices read the same channels. Where all
+    channels are alike the stack would be another one of the same kind, without end."""
     length = crossings[0].length
     alike = [Walk(number * length, 1, length) for number in range(len(crossings))]
-    if len(crossings) == 1 or list(crossings) != alike:
+    if len(crossings) == 1 or list(crossings) != alike or (flat == flat[:1]).all():
         return False
     _, _, height, width = state.shapes[tensor]
     channels = (flat[0] // (height * width)).reshape(len(crossings), -1)

@@ -79,7 +79,7 @@ def _place(state: Rewrite, tensor: str, position: np.ndarray, place: Shape) -> N
     state.shapes[tensor] = place
     state.fixed.add(tensor)
     state.orders[tensor] = as_order(position, position.size)
-    plain = np.array_equal(position, default_index(position.shape))
+    plain = place == default_place(position.shape) and np.array_equal(position, default_index(position.shape))
     flat = position.ravel()
     for name, held in state.held.items():
         if held.tensor == tensor:
