@@ -19,10 +19,13 @@ from weft.compiler.frontend.constants import EXPORT_AGAIN, Folder
 from weft.compiler.frontend.graph import FLOAT, Shape
 from weft.compiler.frontend.last_windows import leave_out_last, may_round_up
 from weft.compiler.frontend.onnx_writer import TOLD
-from weft.tmodel.onnx_bounds import captured, check_shapes
+from weft.tmodel.onnx_bounds import captured, check_opset, check_shapes
 from weft.tmodel.onnx_runnable import ports_of, uninferred_shapes
 
 MOST_ROUNDS = 64
+
+FIRST_OF_ALL_TYPES = 9
+"""The first opset in which a node Constant may have integers."""
 
 MOST_PROPAGATED = 1 << 16
 """The most elements of a list that onnx may compute while it infers shapes; each takes it some 70 bytes."""
@@ -48,6 +51,8 @@ def find_known(model: onnx.ModelProto) -> Known:
     folder = Folder(model, {tensor.name: _array(tensor) for tensor in proto.initializer}, {})
     given = {value.name for value in proto.input}
     del proto.initializer[:]
+    if check_opset(model) < FIRST_OF_ALL_TYPES:
+        _fold_constants(proto, folder)
     _tell(proto, folder.known, given)
     known = -1
     for _ in range(MOST_ROUNDS):
@@ -66,6 +71,13 @@ def find_known(model: onnx.ModelProto) -> Known:
     _drop_empty(proto, {**{key: value.shape for key, value in folder.known.items()}, **shapes})
     drop_unread_nodes(proto)
     return Known(tuple(proto.node), shapes, _value_types(proto), folder.known)
+
+
+def _fold_constants(graph: onnx.GraphProto, folder: Folder) -> None:
+    """Fold nodes Constant of any type; onnx would refuse integers, which old exporters write there as shapes."""
+    kept = [node for node in graph.node if node.op_type != "Constant" or folder.fold(node) is None]
+    del graph.node[:]
+    graph.node.extend(kept)
 
 
 def _drop_empty(graph: onnx.GraphProto, shapes: Mapping[str, Shape]) -> None:

@@ -45,6 +45,8 @@ MOST_COMPUTED = 1 << 12
 EXPORT_AGAIN = "export the model again as ONNX with fixed shapes"
 EXPORT_COMPUTED = "export the model again with an output that a node computes, be it Identity"
 EXPORT_FILLED = "export the model again without it, or for a size of input at which it has elements"
+MEAN_AXES = (0, 2, 3)
+"""The axes of a MeanVarianceNormalization that names none."""
 CASTS = frozenset({"Cast", "CastLike"})
 
 
@@ -57,6 +59,7 @@ def load_onnx(path: Path, outputs: Sequence[str], shapes: Sizes, fixed: Values) 
     for graph in graphs(model.graph):
         _name_first_outputs(graph)
         _drop_last_empty(graph)
+        _write_axes(graph)
     settle_inputs(model.graph, shapes, fixed)
     inline_choices(model)
     write_out_operators(model)
@@ -154,6 +157,13 @@ def _drop_last_empty(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         while node.input and not node.input[-1]:
             del node.input[-1]
+
+
+def _write_axes(graph: onnx.GraphProto) -> None:
+    """Write the axes of each MeanVarianceNormalization that leaves them out, which onnx would not infer."""
+    for node in graph.node:
+        if node.op_type == "MeanVarianceNormalization" and all(entry.name != "axes" for entry in node.attribute):
+            node.attribute.append(onnx.helper.make_attribute("axes", MEAN_AXES))
 
 
 def _choose_outputs(graph: onnx.GraphProto, outputs: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import weft
 from weft.hw.contract.arch import Arch
@@ -39,9 +40,23 @@ def product_of_repeated_numbers(maker: ModelMaker) -> str:
     return maker.node("MatMul", rows, maker.normal(4, 6))
 
 
+def norm_of_default_axes(maker: ModelMaker) -> str:
+    """ONNX's own inference of shapes fails for it."""
+    maker.shape = (2, 3, 4, 4)
+    return maker.node("MeanVarianceNormalization", "x")
+
+
+def shape_in_an_old_constant(maker: ModelMaker) -> str:
+    """Before opset 9 a node Constant has real numbers alone, but old exporters wrote shapes in it."""
+    maker.shape, maker.opset = (1, 2, 3, 4), 8
+    value = helper.make_tensor("", TensorProto.INT64, [2], [6, -1])
+    maker.nodes.append(helper.make_node("Constant", [], ["shape"], value=value))
+    return maker.node("Reshape", maker.node("Relu", "x"), "shape")
+
+
 @pytest.mark.parametrize("network, arch, decibels", [
     (pool_of_a_row_of_pixels, WORDS, 50), (product_of_repeated_numbers, WORDS, 50),
-    (product_of_repeated_numbers, BYTES, 30)])
+    (product_of_repeated_numbers, BYTES, 30), (norm_of_default_axes, WORDS, 40), (shape_in_an_old_constant, WORDS, 60)])
 def test_a_drawn_network(network: Drawn, arch: Arch, decibels: float, tmp_path: Path) -> None:
     """The machine alone computes it, and its outputs are onnxruntime's."""
     maker = ModelMaker((1,), seed=2)
