@@ -69,11 +69,13 @@ class _Constants(Mapping[str, np.ndarray]):
 
 
 def known_constants(graph: onnx.GraphProto) -> Mapping[str, np.ndarray]:
-    """Return the values of initializers and Constant nodes that can be read."""
+    """Return the values of initializers and Constant nodes that can be read, and of an Identity of them."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and [entry.name for entry in node.attribute] == ["value"]:
             tensors[node.output[0]] = node.attribute[0].t
+        elif node.op_type == "Identity" and node.input[0] in tensors:
+            tensors[node.output[0]] = tensors[node.input[0]]
     return _Constants(tensors)
 
 

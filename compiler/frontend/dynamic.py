@@ -16,12 +16,10 @@ from onnx import TensorProto, helper, numpy_helper
 from weft.compiler.frontend.check_quantizers import DEQUANTIZE, known_constants, spread
 from weft.compiler.frontend.dynamic_bias import real_biases
 from weft.compiler.frontend.qoperators import OURS
-from weft.compiler.frontend.quantizers import MOVES
+from weft.compiler.frontend.quantizers import MOVES, PRODUCTS
 
 QUANTIZE = "DynamicQuantizeLinear"
 LSTM = "DynamicQuantizeLSTM"
-PRODUCTS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
-"""Products of bytes -> products of real numbers. Inputs: two operands, then their zero points."""
 TO_FLOAT = "MatMulIntegerToFloat"
 OUTPUT_AXES = {"ConvInteger": 0, "MatMulInteger": -1, TO_FLOAT: -1, "DynamicQuantizeMatMul": -1}
 """Operator -> the axis of weights on which output channels lie."""

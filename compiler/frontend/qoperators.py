@@ -15,14 +15,17 @@ from onnx import helper, numpy_helper
 
 from weft.compiler.errors import END, refuse_node
 from weft.compiler.frontend.check_quantizers import check_parameters, known_constants, named, spread
+from weft.tmodel.onnx_bounds import check_opset
 
 MICROSOFT = "com.microsoft"
 OURS = ("", "ai.onnx", MICROSOFT)
+FIRST_PER_AXIS = 13
+"""The first opset in which a DequantizeLinear has an axis, and a Softmax is of one axis."""
 
 
 def to_qdq(model: onnx.ModelProto) -> None:
     """Rewrite the model's own graph. Raise CompileError for an operator that lacks inputs."""
-    writer = _Writer(model.graph)
+    writer = _Writer(model.graph, check_opset(model))
     for node in model.graph.node:
         make = QOPERATORS.get(node.op_type) if node.domain in OURS else None
         if make is None:
@@ -47,9 +50,10 @@ def _standard(node: onnx.NodeProto) -> onnx.NodeProto:
 
 @dataclass
 class _Writer:
-    """The nodes of the new graph."""
+    """The nodes of the new graph, whose operators are of ``opset``."""
 
     graph: onnx.GraphProto
+    opset: int
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     known: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -68,11 +72,17 @@ class _Writer:
         """Return the real numbers of a quantised input; ``axis``: of a constant's scales per channel."""
         name, scale, zero = trio
         made = f"{node.output[0]}/real{number}"
-        if name in self.known and scale in self.known:
+        if self.knows(trio):
             self.constant(made, self.values(node, trio, axis))
         else:
-            self.node("DequantizeLinear", [name, scale, zero] if zero else [name, scale], made, node)
+            self.node("DequantizeLinear", [name, scale, zero] if zero else [name, scale], made, node, number=number)
+            if name in self.known and self.opset >= FIRST_PER_AXIS:
+                self.nodes[-1].attribute.append(helper.make_attribute("axis", axis))
         return made
+
+    def knows(self, trio: Sequence[str]) -> bool:
+        """Tell whether bytes, scale and zero point are constants; a zero point may be left out."""
+        return all(name in self.known for name in (*trio[:2], *filter(None, trio[2:])))
 
     def values(self, node: onnx.NodeProto, trio: Sequence[str], axis: int) -> np.ndarray:
         """Return the real numbers of a quantised constant."""
@@ -80,7 +90,7 @@ class _Writer:
         check_parameters(named(node), self.known, name, scale, zero, axis)
         values = self.known[name].astype(np.float64)
         scales, zeros = (spread(entry, values.ndim, axis) for entry in (
-            self.known[scale], self.known.get(zero, np.zeros(1))))
+            self.known[scale], self.known[zero] if zero else np.zeros(1)))
         return np.asarray(((values - zeros) * scales).astype(np.float32))
 
     def constant(self, name: str, value: np.ndarray) -> None:
@@ -88,9 +98,10 @@ class _Writer:
         self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
 
     def node(self, op: str, inputs: Sequence[str], output: str, source: onnx.NodeProto,
-             attributes: Sequence[str] = ()) -> None:
-        """Add a node named after ``source``, with some of its attributes."""
-        made = helper.make_node(op, [*inputs], [output], name=f"{source.name or source.output[0]}/{op}")
+             attributes: Sequence[str] = (), number: int = 0) -> None:
+        """Add a node named after ``source``, with some of its attributes; ``number``: of those of its kind."""
+        made = helper.make_node(op, [*inputs], [output],
+                                name=f"{source.name or source.output[0]}/{op}{number or ''}")
         made.attribute.extend(entry for entry in source.attribute if entry.name in attributes)
         self.nodes.append(made)
 
@@ -166,6 +177,18 @@ def _of_one(op: str, attributes: Sequence[str] = ()) -> Callable[[_Writer, onnx.
     return make
 
 
+def _softmax(writer: _Writer, node: onnx.NodeProto) -> None:
+    """Convert a QLinearSoftmax. It says itself of which opset it is: older ones take all axes from ``axis`` on."""
+    given = {entry.name: entry.i for entry in node.attribute}
+    own = given.get("opset", writer.opset)
+    of_one_axis = writer.opset >= FIRST_PER_AXIS
+    if (own >= FIRST_PER_AXIS) != of_one_axis and given.get("axis") != -1:
+        allowed = f"{FIRST_PER_AXIS} or more" if of_one_axis else f"less than {FIRST_PER_AXIS}"
+        raise refuse_node(named(node), "attribute opset", own, f"{allowed}, as the model has opset {writer.opset}, or "
+                          "the axis -1", "quantise a model that was exported for that opset")
+    _of_one("Softmax", ("axis",))(writer, node)
+
+
 def _of_two(op: str) -> Callable[[_Writer, onnx.NodeProto], None]:
     """Return the conversion of an operator of two quantised tensors."""
     def make(writer: _Writer, node: onnx.NodeProto) -> None:
@@ -178,7 +201,7 @@ def _of_two(op: str) -> Callable[[_Writer, onnx.NodeProto], None]:
 def _dequantize(writer: _Writer, node: onnx.NodeProto) -> None:
     """Convert a DequantizeLinear: constants become real numbers; a tensor stays as it is."""
     names = writer.inputs(node, 2)
-    if names[0] in writer.known and names[1] in writer.known:
+    if writer.knows(names[:3]):
         axis = next((entry.i for entry in node.attribute if entry.name == "axis"), 1)
         writer.constant(node.output[0], writer.values(node, names[:3], axis))
     else:
@@ -205,7 +228,7 @@ QOPERATORS: dict[str, Callable[[_Writer, onnx.NodeProto], None]] = {
     "QLinearMatMul": _mat_mul,
     "QLinearMul": _of_two("Mul"),
     "QLinearSigmoid": _of_one("Sigmoid"),
-    "QLinearSoftmax": _of_one("Softmax", ("axis",)),
+    "QLinearSoftmax": _softmax,
     "QuantizeLinear": _of_onnx,
 }
 """Operator of ONNX or of onnxruntime's own domain -> its conversion."""

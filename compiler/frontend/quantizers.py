@@ -22,6 +22,9 @@ MOVES = frozenset({"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Ide
                    "Transpose", "Unsqueeze", "Upsample"})
 """Operators whose results have the scale of their input, as they only choose among its bytes."""
 
+PRODUCTS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
+"""Products of bytes -> products of real numbers. Inputs: two operands, then their zero points."""
+
 PAD_VALUE = 2
 """The input of a Pad that is a byte too."""
 
@@ -87,8 +90,9 @@ class _Reader:
         if not read:
             return node
         if node.op not in MOVES:
+            other = f" and take {PRODUCTS[node.op]} instead" if node.op in PRODUCTS else ""
             raise refuse_node(node, f"input {next(iter(read))!r}", "bytes of a quantised tensor", "real numbers; only "
-                              f"{', '.join(sorted(MOVES))} take bytes", "put DequantizeLinear in front of it")
+                              f"{', '.join(sorted(MOVES))} take bytes", f"put DequantizeLinear in front of it{other}")
         if len(set(read.values())) > 1:
             raise refuse_node(node, "scales of its inputs", ", ".join(f"{entry.scale:.6g}" for entry in read.values()),
                               "one scale and zero point", "put DequantizeLinear in front of it")

@@ -267,7 +267,45 @@ def test_a_product_of_bytes_may_end_in_real_numbers(has_bias: bool, tmp_path: Pa
     check(path, 30)
 
 
+@pytest.mark.parametrize("opset", [10, 17])
+def test_scales_and_zero_points_may_be_behind_an_identity(opset: int, tmp_path: Path) -> None:
+    """They are constants all the same, of each output channel too, which opset 10 has no attribute for."""
+    same = [node("Identity", [name], [f"{name}_"]) for name in ("a", "zero", "each", "zeros")]
+    nodes = [*same, node("QuantizeLinear", ["x", "a_", "zero_"], ["q"]),
+             node("QLinearConv", ["q", "a_", "zero", "w", "each_", "zeros_", "c", "zero"], ["p"]),
+             node("DequantizeLinear", ["p", "c", "zero_"], ["r"]),
+             node("DequantizeLinear", ["v", "b", "zero_"], ["m"]), node("MatMul", ["r", "m"], ["y"])]
+    path = saved(tmp_path, nodes, [1, 2, 4, 4], {"y": TensorProto.FLOAT}, opset=opset, w=some_bytes(3, 2, 1, 1),
+                 v=some_bytes(4, 5), each=np.array([0.01, 0.02, 0.005], np.float32),
+                 zeros=np.full(3, 100, np.uint8), **SCALES)
+    check(path, 25)
+
+
+def test_a_node_that_reads_two_tensors_of_bytes_becomes_nodes_of_different_names(tmp_path: Path) -> None:
+    """The host's part is a file of onnxruntime's, which refuses two nodes of one name."""
+    nodes = [*ENDS, node("QuantizeLinear", ["x", "c", "zero"], ["r"]),
+             node("QLinearAdd", ["q", "a", "zero", "r", "c", "zero", "c", "zero"], ["s"], name="sum", domain=MICROSOFT),
+             node("DequantizeLinear", ["s", "c", "zero"], ["y"])]
+    graph = read_model(saved(tmp_path, nodes, [1, 2, 4, 4], {"y": TensorProto.FLOAT}, **SCALES))
+    assert len({entry.name for entry in graph.nodes}) == len(graph.nodes)
+
+
+@pytest.mark.parametrize("opset, own, axis", [(17, 13, 1), (12, 11, 1), (12, 13, -1), (17, 11, -1)])
+def test_a_softmax_of_bytes_is_of_its_own_opset(opset: int, own: int, axis: int, tmp_path: Path) -> None:
+    nodes = [*ENDS, node("QLinearSoftmax", ["q", "a", "zero", "part", "none"], ["s"], domain=MICROSOFT, axis=axis,
+                         opset=own), node("DequantizeLinear", ["s", "part", "none"], ["y"])]
+    check(saved(tmp_path, nodes, [1, 2, 4, 4], {"y": TensorProto.FLOAT}, opset=opset, part=np.float32(1 / 256),
+                none=np.uint8(0), **SCALES), 20)
+
+
 BAD = {
+    "a softmax of another opset": (
+        [*ENDS, node("QLinearSoftmax", ["q", "a", "zero", "b", "zero"], ["s"], name="bad", domain=MICROSOFT, axis=1,
+                     opset=11), node("DequantizeLinear", ["s", "b", "zero"], ["y"])],
+        "node 'bad', .*attribute opset: found 11; allowed: 13 or more, as the model has opset 17, or the axis -1"),
+    "a product of bytes": (
+        [*ENDS, node("MatMulInteger", ["q", "q"], ["p"], name="bad"), node("Cast", ["p"], ["y"], to=1)],
+        "node 'bad', .*put DequantizeLinear in front of it and take MatMul instead"),
     "a bias that is computed": (
         [*ENDS, node("Cast", ["x"], ["bias"], to=TensorProto.INT32),
          node("QGemm", ["q", "a", "zero", "w", "b", "zero", "bias"], ["y"], name="bad", domain=MICROSOFT)],
