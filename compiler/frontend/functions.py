@@ -24,14 +24,15 @@ WRITTEN_OUT = frozenset({"Attention", "RotaryEmbedding", "SwiGLU"})
 def write_out_own_functions(model: onnx.ModelProto) -> None:
     """Replace the calls of the model's own functions, in ``model`` itself, by the nodes of these functions.
 
-    Raise CompileError for more nodes than a model may have, and for a function that calls itself."""
+    A function may be of another opset than the model. Raise CompileError for more nodes than a model may have, and for
+    a function that calls itself."""
     if not model.functions:
         return
     functions, sizes = {_key(function): function for function in model.functions}, dict[Key, int]()
     for function in model.functions:
         _measure(function, functions, sizes, ())
     _check_count(sum(_nodes_of(node, sizes) for graph in graphs(model.graph) for node in graph.node), "the model")
-    model.CopyFrom(inliner.inline_local_functions(model))
+    model.CopyFrom(inliner.inline_local_functions(model, convert_version=True))
 
 
 def write_out_operators(model: onnx.ModelProto) -> None:

@@ -70,7 +70,7 @@ def fix_shapes(graph: onnx.GraphProto, shapes: Sizes) -> None:
             elif axis == 0:
                 dimension.dim_value = 1
             else:
-                raise _open_dimension(value, axis, dimension)
+                raise _open_dimension(value, axis, dimension, _channels(graph, value.name))
     for value in graph.output:
         value.type.tensor_type.ClearField("shape")
     del graph.value_info[:]
@@ -130,11 +130,23 @@ def _open(value: onnx.ValueInfoProto) -> Iterator[onnx.TensorShapeProto.Dimensio
         yield None if dimension.dim_value > 0 else dimension
 
 
-def _open_dimension(value: onnx.ValueInfoProto, axis: int, found: onnx.TensorShapeProto.Dimension) -> CompileError:
-    """Return the error for an open size, with an example of --shape."""
+def _channels(graph: onnx.GraphProto, name: str) -> int:
+    """Return how many channels a convolution of an input wants, 0 if that is not known."""
+    weights = {tensor.name: tensor.dims for tensor in graph.initializer if len(tensor.dims) > 2}
+    for node in graph.node:
+        if node.op_type == "Conv" and node.input[0] == name and node.input[1] in weights:
+            group = next((entry.i for entry in node.attribute if entry.name == "group"), 1)
+            return weights[node.input[1]][1] * group
+    return 0
+
+
+def _open_dimension(value: onnx.ValueInfoProto, axis: int, found: onnx.TensorShapeProto.Dimension,
+                    channels: int) -> CompileError:
+    """Return the error for an open size, with an example of --shape; ``channels``: of axis 1, or 0."""
     sizes = [entry.dim_value if entry.dim_value > 0 else entry.dim_param or "?"
              for entry in value.type.tensor_type.shape.dim]
-    example = ",".join(str(size) if isinstance(size, int) else "1" if number == 0 else "224"
+    likely = {0: 1, 1: channels or 224}
+    example = ",".join(str(size if isinstance(size, int) else likely.get(number, 224))
                        for number, size in enumerate(sizes))
     return refuse(f"input {value.name!r}, dimension {axis}", found.dim_param or found.dim_value or "unknown",
                   "fixed sizes of at least 1", f"give all sizes of it: --shape {value.name}:{example}, for example")

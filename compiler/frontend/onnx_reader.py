@@ -66,6 +66,7 @@ def load_onnx(path: Path, outputs: Sequence[str], shapes: Sizes, fixed: Values) 
     if outputs:
         _choose_outputs(model.graph, outputs)
     drop_unread_nodes(model.graph)
+    _name_apart(model.graph)
     return model
 
 
@@ -148,6 +149,17 @@ def _name_first_outputs(graph: onnx.GraphProto) -> None:
             while name in used:
                 name += "_"
             node.output[0] = name
+
+
+def _name_apart(graph: onnx.GraphProto) -> None:
+    """Give nodes of one name names of their own, as messages and the host's part know nodes by them."""
+    used: set[str] = set()
+    for node in graph.node:
+        name = node.name or next(iter(node.output), "")
+        while name in used:
+            name = f"{name}/{node.output[0]}" if node.output else f"{name}/"
+            node.name = name
+        used.add(name)
 
 
 def _drop_last_empty(graph: onnx.GraphProto) -> None:

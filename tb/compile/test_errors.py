@@ -126,6 +126,30 @@ def test_open_dimension(tmp_path: Path) -> None:
     assert [port.shape for port in TModel.load(report.model_path).outputs] == [(1, 3, 5, 8)]
 
 
+def test_open_channels_are_told_as_the_weights_have_them(tmp_path: Path) -> None:
+    """The way out compiles, of groups too."""
+    path = made(tmp_path, lambda maker: maker.conv("x", 6, 4, (3, 3), group=2))
+    model = onnx.load(path)
+    for axis, name in enumerate(("n", "c", "height")):
+        model.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    onnx.save(model, path)
+    text = refusal(path)
+    assert "dimension 1: found c;" in text and "--shape x:1,6,224,8, for example" in text
+    compile_model(path, BASE.replace(dram0_depth=1 << 22), tmp_path, shapes={"x": (1, 6, 224, 8)})
+
+
+def test_nodes_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
+    """Else the host would get all of them for the one that the machine does not compute."""
+    path = made(tmp_path, lambda maker: maker.node("Cos", maker.conv("x", 6, 4, (3, 3))))
+    model = onnx.load(path)
+    for node in model.graph.node:
+        node.name = "n"
+    onnx.save(model, path)
+    report = compile_model(path, BASE, tmp_path, host_fallback=True)
+    assert report.partition.machine_share == 1
+    assert len({place.node for place in report.partition.places}) == 2
+
+
 def test_an_output_that_is_a_constant(tmp_path: Path) -> None:
     """It is named, and the network compiles as the message says."""
     path = made(tmp_path, lambda maker: maker.node("Relu", "x"))

@@ -86,6 +86,14 @@ def test_a_call_of_an_own_function_becomes_its_nodes(tmp_path: Path) -> None:
     assert graph.nodes[-1].outputs == ("y",)
 
 
+def test_an_own_function_may_be_of_another_opset(tmp_path: Path) -> None:
+    """Relu is another one since opset 14; onnxruntime runs both in one file."""
+    model = own(("F0", "Relu", 1))
+    model.opset_import[0].version = 17
+    onnx.save(model, tmp_path / "own.onnx")
+    assert [node.op for node in read_model(tmp_path / "own.onnx").nodes] == ["MatMul", "Relu"]
+
+
 ENDLESS = {
     "itself": ([("F0", "F0", 1)], "a call of itself"), "circle": ([("F0", "F1", 1), ("F1", "F0", 1)], "of itself"),
     "128 times 129": ([("F0", "F1", 128), ("F1", "Relu", 129)], "more than 16384"),
