@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.compiler.check.runners import RUNNERS
 from weft.compiler.frontend.graph import Graph
+from weft.compiler.frontend.macs import macs_of
 from weft.compiler.partition import Partition
 from weft.compiler.pipeline import run_parts
 from weft.compiler.products import Products
@@ -25,6 +26,8 @@ SAMPLES = 2
 """The number of calibration inputs that are run, the first ones."""
 MORE_SAMPLES, FEW_MACS = 8, 1 << 26
 """The inputs that are run behind a host, where few elements jump, of at most so many multiply-accumulates."""
+LEAST_MACS = 1 << 20
+"""The multiply-accumulates of a subgraph up to which MORE_SAMPLES are run in any case, as they take no time."""
 RANDOM = ("Bernoulli", "Dropout", "Multinomial", "Random")
 """The beginnings of the names of operators that draw numbers, other ones each time."""
 
@@ -76,8 +79,9 @@ def _behind_host(whole: Products, parts: Sequence[Products]) -> list[float | Non
 
 def _of_part(products: Products) -> list[float | None]:
     """Return the signal to noise of each output of a subgraph."""
-    arrays = products[Samples].arrays
-    count = min(SAMPLES, *(len(array) for array in arrays.values()))
+    arrays, graph = products[Samples].arrays, products[Graph]
+    is_small = sum(macs_of(graph, node) for node in graph.nodes) <= LEAST_MACS
+    count = min(MORE_SAMPLES if is_small else SAMPLES, *(len(array) for array in arrays.values()))
     samples = [{name: array[index] for name, array in arrays.items()} for index in range(count)]
     wanted = [RUNNERS[Graph].run(products, sample) for sample in samples]
     found = [RUNNERS[Numbers].run(products, sample) for sample in samples]

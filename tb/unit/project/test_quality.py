@@ -87,3 +87,13 @@ def test_numbers_without_end_are_warned_of_in_a_file_that_is_read_again(tmp_path
     assert not recwarn.list
     with pytest.warns(UserWarning, match="poor numbers: no signal"):
         weft.Session(report.model_path)
+
+
+def test_a_small_network_is_measured_on_more_samples_than_two(tmp_path: Path) -> None:
+    """The third one alone comes near the pole of a reciprocal, where a step of a byte is more than its value."""
+    maker = ModelMaker([1, 2, 4, 4])
+    maker.node("Reciprocal", "x")
+    samples = np.full((3, 2, 4, 4), 0.5, np.float32)
+    samples[:, 0, 0, 0], samples[2, 1] = 2.55, -0.004
+    report = weft.compile(maker.save(tmp_path / "m.onnx"), "pynq_int8", tmp_path, calibrate={"x": samples})
+    assert [line for line in report.warnings if line.startswith("poor numbers")]
