@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +14,15 @@ from weft.compiler.lowering.arithmetic import per_channel_there
 from weft.compiler.lowering.blocks import conv_transpose_in_blocks
 from weft.compiler.lowering.gather import exact, image
 from weft.compiler.lowering.rewrite import PartPlace, Rewrite
-from weft.compiler.lowering.windows import image_size, pair, per_image, transposed_pads, two_axes, window_attributes
+from weft.compiler.lowering.windows import (
+    image_size,
+    images,
+    pair,
+    per_image,
+    transposed_pads,
+    two_axes,
+    window_attributes,
+)
 
 
 def conv(state: Rewrite, node: Node) -> None:
@@ -91,13 +100,20 @@ def conv_transpose(state: Rewrite, node: Node) -> None:
         return
     begin = transposed_pads(node, kernel, image_size(state.graph, node.input(0)), image_size(state.graph, node.output))
     source = exact(state, node, node.input(0))
-    made = per_image(state, node, source, lambda tensor: _phases(state, node, tensor, weights, bias, group, begin))
+    batch, *outputs = image_size(state.graph, node.output)
+    parts: list[tuple[str, PartPlace]] = []
+    for number, plane in enumerate(images(state, node, source)):
+        before = number * math.prod(outputs)
+        parts += [(made, place._replace(offset=before + place.offset))
+                  for made, place in _phases(state, node, plane, weights, bias, group, begin)]
+    made = parts[0][0] if len(parts) == 1 else state.assemble(
+        node, parts, (1, len(weights), batch * outputs[0], outputs[1]), "phases")
     state.hold(node.output, made)
 
 
 def _phases(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: np.ndarray, group: int,
-            begin: tuple[int, int]) -> str:
-    """Return the result of a ConvTranspose, assembled from one convolution for each phase."""
+            begin: tuple[int, int]) -> list[tuple[str, PartPlace]]:
+    """Return the parts of the result of a ConvTranspose of one image: one convolution for each phase."""
     strides, dilations = pair(node, "strides"), pair(node, "dilations")
     outputs = image_size(state.graph, node.output)[1:]
     parts: list[tuple[str, PartPlace]] = []
@@ -108,9 +124,7 @@ def _phases(state: Rewrite, node: Node, tensor: str, weights: np.ndarray, bias: 
             size = tuple(-(-(outputs[axis] - phase) // strides[axis]) for axis, phase in enumerate((row, column)))
             made = _phase(state, node, tensor, weights, bias, group, taps, (size[0], size[1]))
             parts.append((made, PartPlace(0, row * outputs[1] + column, strides[0] * outputs[1], strides[1])))
-    if len(parts) == 1:
-        return parts[0][0]
-    return state.assemble(node, parts, (1, len(weights), *outputs), "phases")
+    return parts
 
 
 def _taps(kernel: int, stride: int, dilation: int, position: int) -> list[tuple[int, int]]:

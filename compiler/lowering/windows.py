@@ -93,15 +93,23 @@ def image_size(graph: Graph, name: str) -> tuple[int, int, int]:
     return shape[0], (shape[2] if len(shape) == 4 else 1), shape[-1]
 
 
-def per_image(state: Rewrite, node: Node, source: str, run: Callable[[str], str]) -> str:
-    """Return the result of ``run`` on every image of a batch; images and results lie below each other."""
+def images(state: Rewrite, node: Node, source: str) -> list[str]:
+    """Return the images of a batch, which lie below each other in ``source``, as views of it; of one as it is."""
     batch, height, width = image_size(state.graph, node.input(0))
     if batch == 1:
+        return [source]
+    return [state.view(node, source, (height, width), number * height * width, width, 1) for number in range(batch)]
+
+
+def per_image(state: Rewrite, node: Node, source: str, run: Callable[[str], str]) -> str:
+    """Return the result of ``run`` on every image of a batch; images and results lie below each other."""
+    found = images(state, node, source)
+    if len(found) == 1:
         return run(source)
     parts: list[tuple[str, PartPlace]] = []
     row = 0
-    for number in range(batch):
-        made = run(state.view(node, source, (height, width), number * height * width, width, 1))
+    for image in found:
+        made = run(image)
         _, channels, rows, columns = state.shapes[made]
         parts.append((made, PartPlace(0, row * columns, columns, 1)))
         row += rows

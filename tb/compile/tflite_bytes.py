@@ -100,11 +100,22 @@ def hybrid(file: FileMaker) -> None:
     graph.run("DEQUANTIZE", [made], (1, 6, 7, 5))
 
 
+def transposed_bytes(file: FileMaker) -> None:
+    """A transposed convolution of two images, three phases each."""
+    graph, shape, made = file.main, (2, 8, 7, 7), (2, 25, 8, 2)
+    x = graph.input("x", shape, INT8, scale=0.02, zero=-3)
+    numbers, scales = stored(weights(2, 4, 2, 7))
+    filters = graph.constant(numbers, INT8, scale=scales)
+    graph.run("TRANSPOSE_CONV", [graph.constant(made, INT32), filters, x], made, INT8, scale=0.02, zero=-17,
+              options={"Padding": VALID, "StrideH": 3, "StrideW": 1})
+
+
 SAME_SCALE = (0.02, 3)
 BYTES: dict[str, Make] = {
     "a network of int8": int8_network, "a network of int8 between uint8": partial(int8_network, kind="uint8"),
     "a convolution of uint8": unsigned,
-    "real numbers around bytes": hybrid, "CONCATENATION of scales": joined_bytes,
+    "real numbers around bytes": hybrid, "TRANSPOSE_CONV of two images": transposed_bytes,
+    "CONCATENATION of scales": joined_bytes,
     "PAD of bytes": int8_of("PAD", SAME_SCALE, [[[0, 0], [1, 2], [0, 0], [0, 0]]], (1, 9, 7, 4)),
     "RESHAPE of bytes": int8_of("RESHAPE", SAME_SCALE, [[1, 168]], (1, 168)),
     "RELU of bytes": int8_of("RELU", (0.01, -128)), "LEAKY_RELU of bytes": int8_of("LEAKY_RELU", (0.02, 1), Alpha=0.1),
