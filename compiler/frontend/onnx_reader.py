@@ -30,6 +30,7 @@ from weft.compiler.frontend.known import Known, drop_unread_nodes, find_known
 from weft.compiler.frontend.precision import to_single
 from weft.compiler.frontend.qoperators import to_qdq
 from weft.compiler.frontend.quantizers import with_fake_quantizers
+from weft.compiler.frontend.same_sizes import write_pads
 from weft.compiler.frontend.states import states_of
 from weft.compiler.request import Sizes, Values
 from weft.support.errors import WeftError
@@ -60,6 +61,7 @@ def load_onnx(path: Path, outputs: Sequence[str], shapes: Sizes, fixed: Values) 
         _name_first_outputs(graph)
         _drop_last_empty(graph)
         _write_axes(graph)
+        write_pads(graph)
     settle_inputs(model.graph, shapes, fixed)
     inline_choices(model)
     write_out_operators(model)

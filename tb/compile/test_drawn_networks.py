@@ -21,7 +21,7 @@ WORDS = BASE.replace(**TABLES)
 BYTES = BASE.replace(data_type="INT8", **{**TABLES, "lut_depth": 256})
 SAMPLES = 3
 
-Drawn = Callable[[ModelMaker], str]
+Drawn = Callable[[ModelMaker], str | tuple[str, ...]]
 
 
 def pool_of_a_row_of_pixels(maker: ModelMaker) -> str:
@@ -54,13 +54,25 @@ def shape_in_an_old_constant(maker: ModelMaker) -> str:
     return maker.node("Reshape", maker.node("Relu", "x"), "shape")
 
 
+def transposed_to_the_same_size(maker: ModelMaker) -> tuple[str, ...]:
+    """ONNX's inference adds the output padding to the size, onnxruntime does not; kernels are larger and smaller."""
+    maker.shape = (1, 2, 5, 4)
+    made = []
+    for pad, kernel in (("SAME_UPPER", (4, 1)), ("SAME_LOWER", (3, 4)), ("SAME_LOWER", (2, 2))):
+        made.append(maker.node("ConvTranspose", "x", maker.normal(2, 3, *kernel), auto_pad=pad, strides=(2, 3),
+                               output_padding=(1, 0), dilations=(1, 2)))
+    return tuple(made)
+
+
 @pytest.mark.parametrize("network, arch, decibels", [
     (pool_of_a_row_of_pixels, WORDS, 50), (product_of_repeated_numbers, WORDS, 50),
-    (product_of_repeated_numbers, BYTES, 30), (norm_of_default_axes, WORDS, 40), (shape_in_an_old_constant, WORDS, 60)])
+    (product_of_repeated_numbers, BYTES, 30), (norm_of_default_axes, WORDS, 40), (shape_in_an_old_constant, WORDS, 60),
+    (transposed_to_the_same_size, WORDS, 50)])
 def test_a_drawn_network(network: Drawn, arch: Arch, decibels: float, tmp_path: Path) -> None:
     """The machine alone computes it, and its outputs are onnxruntime's."""
     maker = ModelMaker((1,), seed=2)
-    path = maker.save(tmp_path / "net.onnx", network(maker))
+    ends = network(maker)
+    path = maker.save(tmp_path / "net.onnx", *([ends] if isinstance(ends, str) else ends))
     samples = maker.random.standard_normal((SAMPLES, *maker.shape)).astype(np.float32)
     one = samples[:, 0] if maker.shape[0] == 1 else samples
     report = weft.compile(path, arch, tmp_path, calibrate={"x": one}, host_fallback=False)
