@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.compiler.frontend.graph import Graph, Node
+from weft.compiler.frontend.graph import Graph, Node, Within
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
 from weft.compiler.lowering.functions import FUNCTION, of_steps
 from weft.compiler.lowering.quantize import Ranges
@@ -106,7 +106,9 @@ class _Settler:
             if node.op in ("Assemble", "View")}
         outputs = tuple(dataclasses.replace(port, tensor=self._output(port.tensor, lying, nodes))
                         for port in self.graph.outputs)
-        graph = self.graph.replace(outputs=outputs, shapes=self.shapes).with_nodes(nodes, self.constants)
+        bounds = {name: bound._replace(source=self.names.get(bound.source, bound.source))
+                  if isinstance(bound, Within) else bound for name, bound in self.graph.bounds.items()}
+        graph = self.graph.replace(outputs=outputs, shapes=self.shapes, bounds=bounds).with_nodes(nodes, self.constants)
         return graph, Quantization(self.scales)
 
     def _output(self, name: str, lying: set[str], nodes: list[Node]) -> str:

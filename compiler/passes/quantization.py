@@ -44,6 +44,8 @@ def with_rounding(graph: Graph, quantization: Quantization) -> Graph:
             nodes.append(node)
             continue
         exact = f"{node.output}/exact"
+        while exact in shapes:  # readers of files give that name too
+            exact += "_"
         shapes[exact] = shapes[node.output]
         nodes += [node.replace(outputs=(exact,)),
                   Node(f"{node.name}/rounded", FAKE_QUANTIZE, (exact,), node.outputs, scale._asdict())]

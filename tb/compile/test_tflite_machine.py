@@ -31,7 +31,7 @@ def made(make: Make, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a network of int8", "a network of int8 between uint8", "real numbers around bytes",
-                                  "TRANSPOSE_CONV of two images"])
+                                  "TRANSPOSE_CONV of two images", "MEAN of a single number", "REDUCE_MIN of products"])
 def test_a_machine_of_bytes_gives_the_bytes_of_the_file(name: str, tmp_path: Path) -> None:
     """Layer by layer those of the file's network on onnxruntime, in the end those of LiteRT, but for one step."""
     path, watch, random = made(BYTES[name], tmp_path), Watch(), np.random.default_rng(0)

@@ -110,11 +110,30 @@ def transposed_bytes(file: FileMaker) -> None:
               options={"Padding": VALID, "StrideH": 3, "StrideW": 1})
 
 
+def mean_of_one(file: FileMaker) -> None:
+    """The mean of a single number is that number in another scale."""
+    graph = file.main
+    x = graph.input("x", (1, 1), INT8, scale=0.02, zero=3)
+    graph.run("MEAN", [x, graph.constant([1], INT32)], (1, 1), INT8, scale=0.05, zero=13, options={"KeepDims": True})
+
+
+def least_of_products(file: FileMaker) -> None:
+    """A minimum is bounded by what it chooses from, whose rounding becomes the scale of the tensor before it."""
+    graph = file.main
+    x = graph.input("x", (1, 4), INT8, scale=0.02, zero=3)
+    factor = graph.constant([[5, -20, 100, 7]], INT8, scale=0.02, zero=3)
+    product = graph.run("MUL", [x, factor], (1, 4), INT8, scale=0.03, zero=-24,
+                        options={"FusedActivationFunction": RELU})
+    graph.run("REDUCE_MIN", [product, graph.constant([1], INT32)], (1, 1), INT8, scale=0.03, zero=-24,
+              options={"KeepDims": True})
+
+
 SAME_SCALE = (0.02, 3)
 BYTES: dict[str, Make] = {
     "a network of int8": int8_network, "a network of int8 between uint8": partial(int8_network, kind="uint8"),
     "a convolution of uint8": unsigned,
     "real numbers around bytes": hybrid, "TRANSPOSE_CONV of two images": transposed_bytes,
+    "MEAN of a single number": mean_of_one, "REDUCE_MIN of products": least_of_products,
     "CONCATENATION of scales": joined_bytes,
     "PAD of bytes": int8_of("PAD", SAME_SCALE, [[[0, 0], [1, 2], [0, 0], [0, 0]]], (1, 9, 7, 4)),
     "RESHAPE of bytes": int8_of("RESHAPE", SAME_SCALE, [[1, 168]], (1, 168)),
