@@ -256,7 +256,6 @@ def reduce_max(state: Rewrite, node: Node) -> None:
     """Lower ReduceMax over any axes: they become the width of an image, and that one window."""
     shape = state.graph.shapes[node.input(0)]
     axes = reduced_axes(state, node)
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     if not axes:
         held = state.held[node.input(0)]
         state.hold(node.output, held.tensor, held.where, held.fill)
@@ -276,5 +275,5 @@ def reduce_max(state: Rewrite, node: Node) -> None:
     state.hold(name, held.tensor, index, held.fill)
     pooled = node.replace(inputs=(name,), outputs=(f"{name}/max",))
     _maximum(state, pooled, kernel, (1, 1))
-    tensor = state.held[f"{name}/max"].tensor
-    state.hold(node.output, tensor, np.arange(math.prod(kept)).reshape(state.graph.shapes[node.output]))
+    tensor, index = state.held[f"{name}/max"].tensor, state.index(f"{name}/max")  # perhaps with channels between
+    state.hold(node.output, tensor, index.reshape(state.graph.shapes[node.output]))

@@ -54,6 +54,13 @@ def shape_in_an_old_constant(maker: ModelMaker) -> str:
     return maker.node("Reshape", maker.node("Relu", "x"), "shape")
 
 
+def most_of_an_axis_of_one(maker: ModelMaker) -> str:
+    """The maximum of single numbers is these numbers, wherever a Slice left them."""
+    maker.shape = (1, 6)
+    part = maker.node("Slice", "x", *(maker.constant(np.array([number])) for number in (1, 4, 1)))
+    return maker.node("ReduceMax", part, axes=[0], keepdims=0)
+
+
 def transposed_to_the_same_size(maker: ModelMaker) -> tuple[str, ...]:
     """ONNX's inference adds the output padding to the size, onnxruntime does not; kernels are larger and smaller."""
     maker.shape = (1, 2, 5, 4)
@@ -67,7 +74,7 @@ def transposed_to_the_same_size(maker: ModelMaker) -> tuple[str, ...]:
 @pytest.mark.parametrize("network, arch, decibels", [
     (pool_of_a_row_of_pixels, WORDS, 50), (product_of_repeated_numbers, WORDS, 50),
     (product_of_repeated_numbers, BYTES, 30), (norm_of_default_axes, WORDS, 40), (shape_in_an_old_constant, WORDS, 60),
-    (transposed_to_the_same_size, WORDS, 50)])
+    (transposed_to_the_same_size, WORDS, 50), (most_of_an_axis_of_one, WORDS, 60), (most_of_an_axis_of_one, BYTES, 35)])
 def test_a_drawn_network(network: Drawn, arch: Arch, decibels: float, tmp_path: Path) -> None:
     """The machine alone computes it, and its outputs are onnxruntime's."""
     maker = ModelMaker((1,), seed=2)
