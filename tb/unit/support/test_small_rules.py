@@ -20,7 +20,7 @@ from weft.support import cache, locks, plain_structs, processes, strict_json
 from weft.support.errors import LONGEST, WeftError, explain, nearest
 from weft.support.files import MOST_NAME_BYTES, file_name, read_bytes, reason, split_batch
 from weft.support.outputs import Kind, check_output, replacing
-from weft.support.signals import signal_to_noise
+from weft.support.signals import NO_SIGNAL, signal_to_noise
 from weft.support.sources import sources_digest
 
 TEXT = Kind.of_head("a text", "text: ")
@@ -47,8 +47,8 @@ def test_an_exception_in_words(error: Exception, words: str) -> None:
 
 
 @pytest.mark.parametrize(("signal", "noise", "decibels"), [
-    (100.0, 1.0, 20.0), (2.0, 1.0, 3.0), (1.0, 0.0, None), (0.0, 1.0, -math.inf), (1.0, math.inf, -math.inf),
-    (math.inf, math.inf, -math.inf)])
+    (100.0, 1.0, 20.0), (2.0, 1.0, 3.0), (1.0, 0.0, None), (0.0, 1.0, NO_SIGNAL), (1.0, math.inf, NO_SIGNAL),
+    (math.inf, math.inf, NO_SIGNAL)])
 def test_decibels_of_sums_of_squares(signal: float, noise: float, decibels: float | None) -> None:
     assert signal_to_noise(signal, noise) == decibels
 
