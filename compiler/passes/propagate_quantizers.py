@@ -142,8 +142,10 @@ class _Settler:
         """Return the two terms of the sum relu(x) + a multiple of relu(-x), of which one is always 0.
 
         Rounded to the scale of the sum, or of its ReLU, before it, they are not rounded twice. The tuple is empty for
-        other tensors."""
+        other tensors, and for the ReLU of a sum that is rounded, or read by others too: they want what is below 0."""
         positive = self._made(name, "Relu")
+        if positive and not self._has_one_reader(positive.input(0)):
+            return ()
         total = self._made(positive.input(0) if positive else name, "Add")
         for first, second in (total.inputs, total.inputs[::-1]) if total else ():
             above, multiple = self._made(first, "Relu"), self._made(second, "Conv")
@@ -153,6 +155,11 @@ class _Settler:
                     and only_copies(self.graph, negative, -1) and multiplies(self.graph, multiple)):
                 return first, second
         return ()
+
+    def _has_one_reader(self, name: str) -> bool:
+        """Tell whether a tensor without a scale has one reader, which no output is."""
+        return (name not in self.scales and len(self.readers.get(name, [])) == 1
+                and name not in self.graph.output_tensors())
 
     def _made(self, name: str, op: str) -> Node | None:
         """Return the node that makes a tensor if its operator is ``op``, else None."""

@@ -128,6 +128,15 @@ def slopes(maker: Maker) -> str:
     return maker.node("PRelu", inner, slope)
 
 
+def slopes_and_their_relu(maker: Maker) -> str:
+    """Both read what the slopes make, rounded, and a ReLU has a scale from 0 on."""
+    inner = maker.rounded(maker.conv(maker.x, 5, 6), 0.04, -20)
+    slope = maker.value(np.array([0.1, 0.25, -0.5, 0.7, 0.0, 0.9], np.float32).reshape(6, 1, 1))
+    both = maker.rounded(maker.node("PRelu", inner, slope), 0.037)
+    above = maker.rounded(maker.node("Relu", both), 0.019, -128)
+    return maker.node("Add", both, maker.rounded(maker.conv(above, 6, 6, 1), 0.02))
+
+
 def differences_of_two(maker: Maker) -> str:
     return maker.node("Sub", maker.x, maker.rounded(maker.conv(maker.x, 5, 5, 1), 0.04, -9))
 
@@ -182,7 +191,8 @@ def clipped(maker: Maker) -> str:
 
 
 OPERATORS: tuple[tuple[Callable[[Maker], str], float], ...] = (
-    (concat, 0.033), (squash, 0.03), (sigmoid_of_a_sum, 1 / 256), (slopes, 0.037), (differences_of_two, 0.045),
+    (concat, 0.033), (squash, 0.03), (sigmoid_of_a_sum, 1 / 256), (slopes, 0.037), (slopes_and_their_relu, 0.053),
+    (differences_of_two, 0.045),
     (moved, 0.06), (split, 0.0613), (means, 0.021), (enlarged, 0.047), (transposed, 0.06), (scaled_by_constants, 0.011),
     (matrix, 0.05), (clipped, 0.0061))
 """Networks whose last tensor is rounded to the scale beside them."""

@@ -22,7 +22,7 @@ FOUND = {1: "an output is the input", 4: "a tensor is rounded for one reader onl
          293: "an input that saturates for one reader only", 3343: "a limit that no value comes near",
          3520: "taps in the padding, not whole steps of the kept pixels apart", 4006: "a pixel of nothing but its bias",
          4314: "a slice has a narrower scale than the whole", 4549: "a function, and a max pool of it",
-         5440: "a sample that leaves little of an output"}
+         5440: "a sample that leaves little of an output", 1000222: "PRelu and its Relu, each rounded"}
 """Seeds that found a fault."""
 
 QUICK, CHUNK, LAST = 40 - len(FOUND), 50, 500
