@@ -360,7 +360,7 @@ BREAKS = [
     Break("scale_of_relu", "compiler/passes/propagate_quantizers.py",
           "        if positive and not self._has_one_reader(positive.input(0)):\n            return ()\n", "",
           "the halves of a sum get the scale of one ReLU among its readers, which holds nothing below 0",
-          "tb/compile/test_quantised_variants.py::test_operators[slopes_and_their_relu-True]"),
+          "tb/compile/test_quantised_variants.py::test_operators[slopes_and_their_relu--True]"),
     Break("narrow_scale", "compiler/passes/propagate_quantizers.py", "if not self._holds(wanted, name):",
           "if False:", "readers of a tensor saturate where another one's scale ends",
           "tb/compile/test_quantised_variants.py::test_a_scale_that_is_too_narrow_for_other_readers["
