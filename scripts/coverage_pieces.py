@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from coverage_table import DATA, FOLDER, QUICK, ROOT, check, rooms, show, write
+from coverage_table import FOLDER, QUICK, ROOT, check, known, rooms, show, write
 
 from weft.support.errors import WeftError, explain, run_script
 
@@ -92,10 +92,9 @@ def main(tests: Annotated[list[str], typer.Argument(metavar="TESTS", help="files
     found = rooms(json.loads(together([measure(test, sources) for test in files_of(tests)]).read_text()))
     show(found)
     if room:
-        before = json.loads(DATA.read_text())["rooms"]
         named = {name: found[name] for name in room}
-        check(named, {name: before[name] for name in room if name in before})
-        write(" ".join(["scripts/coverage_pieces.py", *tests]), dict(sorted({**before, **named}.items())))
+        check(named, {name: counts for name, counts in known().items() if name in named})
+        write(" ".join(["scripts/coverage_pieces.py", *tests]), named)
 
 
 if __name__ == "__main__":

@@ -90,20 +90,36 @@ def head() -> str:
                           check=True).stdout.strip()
 
 
+def runs() -> list[dict[str, Any]]:
+    """Return the runs of docs/data/coverage.json: what was run, at which commit, and the rows of rooms."""
+    found: list[dict[str, Any]] = json.loads(DATA.read_text())["runs"]
+    return found
+
+
+def known() -> Rooms:
+    """Return the counts of all rooms that are in docs/data/coverage.json."""
+    return {room: counts for each in runs() for room, counts in each["rooms"].items()}
+
+
 def write(command: str, found: Rooms) -> None:
-    """Write docs/data/coverage.json: what was run at this commit, and the rows of rooms."""
-    DATA.write_text(json.dumps({"command": command, "commit": head(), "note": "", "rooms": found}, indent=1) + "\n")
+    """Write the rows of rooms into docs/data/coverage.json, with what was run at this commit. Others stay."""
+    kept = [{**each, "rooms": {room: counts for room, counts in each["rooms"].items() if room not in found}}
+            for each in runs()]
+    made = [*(each for each in kept if each["rooms"]), {"command": command, "commit": head(), "rooms": found}]
+    DATA.write_text(json.dumps({"runs": made}, indent=1) + "\n")
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 def measured() -> str:
     """Return the table of rooms, under what was run."""
-    found = json.loads(DATA.read_text())
+    all_runs = runs()
+    of_room = {room: run for run, each in enumerate(all_runs, 1) for room in each["rooms"]}
     rows = [(f"`{room}`", number(counts["num_statements"]), f"{share(counts, 'lines')} %",
              number(counts["num_branches"]), f"{share(counts, 'branches')} %",
-             f"{BARS[room]} %" if room in BARS else "") for room, counts in found["rooms"].items()]
-    return f"`{found['command']}` at commit `{found['commit']}`. {found['note']}".rstrip() + "\n\n" + table(
-        ("room", "statements", "lines run", "branches", "branches run", "bar"), rows)
+             f"{BARS[room]} %" if room in BARS else "", str(of_room[room])) for room, counts in sorted(known().items())]
+    heads = [f"{run}. `{each['command']}` at commit `{each['commit']}`" for run, each in enumerate(all_runs, 1)]
+    names = ("room", "statements", "lines run", "branches", "branches run", "bar", "run")
+    return "\n".join(heads) + "\n\n" + table(names, rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {"coverage": measured}
@@ -116,7 +132,7 @@ def main(tests: Annotated[list[str] | None, typer.Argument(metavar="TESTS", help
     found = rooms(json.loads((FOLDER / "rooms.json").read_text()))
     show(found)
     if not tests:
-        check(found, json.loads(DATA.read_text())["rooms"])
+        check(found, known())
         write(COMMAND, found)
 
 

@@ -58,7 +58,7 @@ def test_every_room_with_code_is_measured(script: ModuleType) -> None:
     measured = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coverage"]["run"]["source"])
     rooms = {path.name for path in (ROOT / "weft").iterdir() if any(path.glob("*.py"))} - {"tb", "models", "presets"}
     assert measured == rooms - {"__pycache__"}
-    assert set(json.loads(script.DATA.read_text())["rooms"]) <= measured | {script.CONTRACT}
+    assert set(script.known()) <= measured | {script.CONTRACT}
     assert set(script.BARS) <= measured | {script.CONTRACT}
 
 
@@ -67,9 +67,9 @@ def test_every_room_with_code_is_measured(script: ModuleType) -> None:
 def pieces(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script that measures file by file, with data in a folder of the test's own."""
     made = importlib.import_module("coverage_pieces")
-    for name, path in (("PIECES", tmp_path / "pieces"), ("FOLDER", tmp_path), ("DATA", tmp_path / "coverage.json")):
+    for name, path in (("PIECES", tmp_path / "pieces"), ("FOLDER", tmp_path)):
         monkeypatch.setattr(made, name, path)
-    monkeypatch.setattr(script, "DATA", made.DATA)
+    monkeypatch.setattr(script, "DATA", tmp_path / "coverage.json")
     return made
 
 
@@ -118,19 +118,25 @@ def test_every_measured_room_counts_for_what_is_kept(pieces: ModuleType) -> None
     assert not [path for path in sources if path.is_relative_to(ROOT / "tb")]
 
 
-def test_only_rooms_that_are_named_are_written(pieces: ModuleType, monkeypatch: pytest.MonkeyPatch,
+def test_only_rooms_that_are_named_are_written(script: ModuleType, pieces: ModuleType, monkeypatch: pytest.MonkeyPatch,
                                                tmp_path: Path) -> None:
+    """Rows of other rooms stay, with what measured them; a run whose rows are all newer elsewhere goes."""
     found = report(golden_alu=(10, 9, 4, 3), runtime_pieces=(10, 9, 4, 3))
     before = pieces.rooms(report(golden_alu=(10, 9, 4, 2), compiler_lir=(2, 2, 0, 0)))
-    pieces.DATA.write_text(json.dumps({"command": "old", "commit": "old", "note": "old", "rooms": before}))
+    stays = {"command": "first", "commit": "1", "rooms": {"compiler": before["compiler"], "golden": before["golden"]}}
+    script.DATA.write_text(json.dumps({"runs": [stays, {**stays, "rooms": {"golden": before["golden"]}}]}))
     (tmp_path / "rooms.json").write_text(json.dumps(found))
     monkeypatch.setattr(pieces, "measure", lambda *_: tmp_path)
     monkeypatch.setattr(pieces, "together", lambda _: tmp_path / "rooms.json")
     pieces.main(["tb/unit/golden"], ["golden"])
-    written = json.loads(pieces.DATA.read_text())
-    assert written["rooms"] == {"compiler": before["compiler"], "golden": pieces.rooms(found)["golden"]}
-    assert (written["command"], written["note"]) == ("scripts/coverage_pieces.py tb/unit/golden", "")
+    written = json.loads(script.DATA.read_text())
+    assert written["runs"] == [
+        {**stays, "rooms": {"compiler": before["compiler"]}},
+        {"command": "scripts/coverage_pieces.py tb/unit/golden", "commit": script.head(),
+         "rooms": {"golden": pieces.rooms(found)["golden"]}}]
+    assert script.known() == {"compiler": before["compiler"], "golden": pieces.rooms(found)["golden"]}
+    assert "| `golden` | 10 | 90.0 % | 4 | 75.0 % | 98 % | 2 |" in script.measured()
     (tmp_path / "rooms.json").write_text(json.dumps(report(golden_alu=(10, 8, 4, 3))))
     with pytest.raises(WeftError, match="lines of golden"):
         pieces.main(["tb/unit/golden"], ["golden"])
-    assert json.loads(pieces.DATA.read_text()) == written
+    assert json.loads(script.DATA.read_text()) == written
