@@ -38,6 +38,7 @@ from weft.compiler.passes.nest_pools import nest_pools
 from weft.compiler.passes.order import in_order
 from weft.compiler.passes.pack_inputs import pack_inputs
 from weft.compiler.passes.pool_parts import pool_parts
+from weft.compiler.passes.round_before_limits import round_before_limits
 from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.products import Products, Step, checked
 from weft.compiler.progress import told_to
@@ -68,6 +69,7 @@ STEPS: tuple[Step, ...] = (
     Step("turn_magnitudes", steps.magnitudes_turned, POINTS),       # squares have too few bits at one point
     Step("fold_kernels", steps.kernels_folded, POINTS),             # Fourier transforms
     Step("fuse_functions", fuse_functions, POINTS),
+    Step("round_before_limits", round_before_limits, SCALES),
     Step("fuse_byte_functions", fuse_byte_functions, SCALES),
     Step("normalise", steps.canonical),
     Step("fold_channelwise", fold_channelwise),

@@ -36,6 +36,7 @@ from weft.compiler.passes.normalise import normalise
 from weft.compiler.passes.pack_taps import pack_taps
 from weft.compiler.passes.propagate_quantizers import propagate_quantizers
 from weft.compiler.passes.quantization import Quantization, with_rounding
+from weft.compiler.passes.round_before_limits import round_before_limits
 from weft.compiler.passes.scale_channels import scale_channels
 from weft.compiler.passes.scale_functions import scale_functions
 from weft.compiler.passes.sizes import check_sizes
@@ -115,8 +116,9 @@ def _checked(graph: Graph, arch: Arch) -> Graph:
 
     An INT8 machine runs only functions that one 256-entry table can express, so these are found first."""
     known = supported(graph, arch)
-    return (fuse_byte_functions(check_bytes(known), arch) if arch.scheme.kind is SchemeKind.AFFINE
-            else turn_magnitudes(known))
+    if arch.scheme.kind is not SchemeKind.AFFINE:
+        return turn_magnitudes(known)
+    return fuse_byte_functions(round_before_limits(check_bytes(known), arch), arch)
 
 
 def _ready(graph: Graph, arch: Arch) -> Graph:

@@ -152,7 +152,8 @@ def _bends(graph: Graph, entries: Sequence[Node], source: str, *, rounded: froze
 
     def is_plain(node: Node) -> bool:
         if node.op == "Clip":
-            return not _clip_steps(graph, node)[0][1][1]
+            limits = limits_of(graph, node)
+            return limits is not None and limits[0] == 0
         constants = sum(map(graph.is_constant, node.inputs))
         return node.op in PLAIN or (node.op in AFFINE and constants == 1 and not (
             node.op == "Div" and graph.is_constant(node.input(0))))
@@ -185,9 +186,12 @@ def _given(graph: Graph, node: Node, numbers: Mapping[str, Argument]) -> tuple[A
     return tuple(numbers[name] if name in numbers else _scalar(graph, name) or 0.0 for name in node.inputs if name)
 
 
-def _clip_steps(graph: Graph, node: Node) -> list[Step]:
-    """Return the steps of a Clip of the function's argument."""
-    return _clip(node, _given(graph, node, {node.input(0): 0}), 0)
+def limits_of(graph: Graph, clip: Node) -> tuple[float, float] | None:
+    """Return the lowest and the highest result of a Clip; None if its limits are computed or differ by element."""
+    if _arguments(graph, clip) is None:
+        return None
+    (_, (_, low), _), (_, (_, high), _) = _clip(clip, _given(graph, clip, {clip.input(0): 0}), 0)
+    return float(low), float(high)
 
 
 def kind_of(steps: tuple[Step, ...]) -> str:

@@ -283,6 +283,29 @@ def test_infinite_values_saturate(function: tuple[str, ...], lowest: float, tmp_
     assert np.array_equal(made, wanted)
 
 
+LIMITS = ((-1.01, 1.01, -1, 1), (-3, 3, -1, 1), (-1, np.inf, -1, 2), (-1, 1, -1, 1), (-1, 1, -1.5, 1.25),
+          (0.5, 2, 0, 2), (-2, -0.5, -2, 0))
+"""Limits of a Clip, and the ends of its result's bytes: not beyond the limits for the first three."""
+
+
+@pytest.mark.parametrize(("tables", "low", "high", "lowest", "highest"), [
+    *((True, *entry) for entry in LIMITS), *((False, *entry) for entry in LIMITS[:3])])
+def test_a_convolution_within_limits_is_rounded_once(tables: bool, low: float, high: float, lowest: float,
+                                                     highest: float, tmp_path: Path) -> None:
+    """Without tables too, where bytes end at the limits."""
+    maker, step = Maker(), (highest - lowest) / 255
+    limits = (maker.value(np.array(entry, np.float32)) for entry in (low, high))
+    limited = maker.node("Clip", maker.conv(maker.x, 5, 6), *limits)
+    path = maker.save(tmp_path / "model.onnx", maker.rounded(limited, step, round(-lowest / step) - 128))
+    arch = ARCH if tables else ARCH.replace(lut_count=0, lut_depth=16)
+    session = Session(Network.load(compile_model(path, arch, tmp_path).model_path))
+    for sample in SAMPLES:
+        made, = session.run({"x": sample}).outputs.values()
+        wanted, = run_float(path, {"x": sample[None]}).values()
+        assert np.abs(made - wanted).max() <= 1.1 * step
+        assert (made != wanted).mean() <= 0.005
+
+
 def test_without_tables_the_host_has_the_products_of_such_a_function(tmp_path: Path) -> None:
     maker = Maker()
     path = maker.save(tmp_path / "model.onnx", maker.rounded(hard_swish(maker), 0.0411, -100))
