@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -50,6 +50,7 @@ from weft.compiler.quantize.choose_scales import choose_scales
 from weft.compiler.quantize.consts import Consts, encode_consts
 from weft.compiler.quantize.narrow import narrowed
 from weft.compiler.quantize.numbers import Numbers
+from weft.compiler.quantize.poles import poles
 from weft.compiler.quantize.ranges import HEADROOM, Calibration
 from weft.compiler.quantize.samples import Samples, choose_samples, samples_of_parts, whole_points, with_masked_rows
 from weft.compiler.quantize.sizes import tensor_sizes
@@ -82,21 +83,26 @@ def masks_fitted(graph: Graph, given: Samples) -> Graph:
     return fit_masks(graph, partial(tensor_ranges, graph, given))
 
 
-def partition(request: Request, graph: Graph, arch: Arch) -> Partition:
+def partition(request: Request, graph: Graph, given: Samples, arch: Arch) -> Partition:
     """Return the partition of the network; without ``--host-fallback`` a node for the host is an error."""
     if not request.host_fallback:
         return whole(graph)
-    return partitioned(graph, arch)
+    affine = arch.scheme.kind is SchemeKind.AFFINE  # whose tables hold infinite values as the ends of a scale
+    return partitioned(graph, arch, {} if affine else poles(graph, partial(tensor_ranges, graph, given)))
 
 
-def partitioned(graph: Graph, arch: Arch | None) -> Partition:
-    """Return the partition of the network between ``arch`` and the host; without ``arch`` only operators decide."""
-    return partition_graph(graph, partial(_refused, arch))
+def partitioned(graph: Graph, arch: Arch | None, known: Mapping[str, CompileError] | None = None) -> Partition:
+    """Return the partition of the network between ``arch`` and the host; without ``arch`` only operators decide.
+
+    ``known``: errors of nodes, by their names, that only samples tell."""
+    return partition_graph(graph, partial(_refused, arch, known or {}))
 
 
-def _refused(arch: Arch | None, part: Graph, every: bool) -> list[CompileError]:
+def _refused(arch: Arch | None, known: Mapping[str, CompileError], part: Graph, every: bool) -> list[CompileError]:
     """Return the errors of nodes of a subgraph that the machine cannot compute: the first one, or ``every`` one."""
-    found: list[CompileError] = []
+    found = [known[node.name] for node in part.nodes if node.name in known]
+    if found and not every:
+        return found[:1]
     try:
         if arch is None:
             check_supported(part)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from weft.compiler.errors import refuse
+from weft.compiler.errors import ON_HOST, refuse
 from weft.compiler.layers.stages import Lookup, Translate
 from weft.compiler.lowering.functions import RealFunction, real_function, value_table
 from weft.compiler.lowering.rules import ValueTable
@@ -82,7 +82,7 @@ def _spans(layer: str, lookup: Lookup, seen: Range) -> tuple[tuple[float, float]
     low, high = (seen.low, seen.high) if table.domain is None else table.domain(seen.low, seen.high)
     if table.pole_at_zero and low <= 0 <= high:
         raise refuse(f"node {layer!r}, operator {lookup.function}, range of its input", f"{low:.6g}..{high:.6g}",
-                     "a range without 0", "calibrate with inputs that keep it away from 0")
+                     "a range without 0", f"calibrate with inputs that keep it away from 0, or {ON_HOST}")
     if table.keeps_zero:
         low, high = min(low, 0.0), max(high, 0.0)
     return (low, high), (low - beyond, high + beyond) if table.domain is None else _beyond(low, high)

@@ -13,6 +13,7 @@ import pytest
 from weft.cli.main import exit_code
 from weft.compiler.check.checker import Checker
 from weft.compiler.errors import CompileError
+from weft.compiler.partition import HOST
 from weft.compiler.pipeline import compile_model
 from weft.runtime.session import Session
 from weft.support.errors import WeftError
@@ -229,3 +230,23 @@ def test_lists_of_several_heads_are_joined_on_the_host(tmp_path: Path) -> None:
     report = compile_model(path, arch, tmp_path, calibration={"x": samples}, host_fallback=True)
     assert [place.operator for place in report.partition.places if place.where == "host"] == ["Concat", "Softmax"]
     assert report.partition.machine_share == 1
+
+
+@pytest.mark.parametrize("divide", ["Reciprocal", "Div"])
+def test_the_host_divides_by_what_passes_through_0(divide: str, tmp_path: Path) -> None:
+    """A table of fixed point has no room for a pole; by what stays away from 0 the machine divides."""
+    maker = ModelMaker((1, 6, 5, 4), seed=1)
+    away = maker.node("Add", maker.node("Sigmoid", maker.conv("x", 6, 5, (3, 3))), maker.constant(np.float32(1)))
+    through = maker.conv("x", 6, 5, (3, 3))
+    made = [maker.node("Reciprocal", name) if divide == "Reciprocal" else maker.node(
+        "Div", maker.conv("x", 6, 5, (3, 3)), name) for name in (through, away)]
+    path = maker.save(tmp_path / "net.onnx", *made)
+    samples = np.random.default_rng(0).standard_normal((3, *maker.shape[1:])).astype(np.float32)
+    arch = BASE.replace(lut_count=2, lut_depth=256, simd_registers_depth=3)
+    with pytest.raises(CompileError, match="range without 0.*--host-fallback"):
+        compile_model(path, arch, tmp_path, calibration={"x": samples})
+    report = compile_model(path, arch, tmp_path, calibration={"x": samples}, host_fallback=True)
+    assert [place.node for place in report.partition.places if place.where == HOST] == [made[0]]
+    found = Session(Network.load(report.model_path)).run({"x": samples[:1]}).outputs
+    for name, wanted in run_float(path, {"x": samples[:1]}).items():
+        assert signal_to_noise(wanted, found[name]) >= 30
