@@ -48,6 +48,7 @@ def breaks() -> list[Break]:
         by_hand_rooms,
         by_hand_rules,
         by_hand_schedules,
+        by_hand_turns,
         c_driver,
         compiler,
         control,
@@ -63,4 +64,5 @@ def breaks() -> list[Break]:
     return [*control.BREAKS, *blocks.BREAKS, *cores.BREAKS, *golden.BREAKS, *compiler.BREAKS, *runtime.BREAKS,
             *driver.BREAKS, *c_driver.BREAKS, *report.BREAKS, *tflite.BREAKS,
             *once_drawn.BREAKS, *by_hand.BREAKS, *by_hand_machine.BREAKS, *by_hand_places.BREAKS,
-            *by_hand_rules.BREAKS, *by_hand_schedules.BREAKS, *by_hand_files.BREAKS, *by_hand_rooms.BREAKS]
+            *by_hand_rules.BREAKS, *by_hand_schedules.BREAKS, *by_hand_files.BREAKS, *by_hand_rooms.BREAKS,
+            *by_hand_turns.BREAKS]

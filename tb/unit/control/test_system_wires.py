@@ -6,10 +6,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
+from weft.hw.contract.units import UNIT_NAMES, dram_units
+from weft.hw.core import Core
 from weft.hw.system import System
+from weft.tb.random.lockstep_archs import lockstep_archs
 
 
 def simulate(m: Module, bench: Any) -> None:
@@ -65,3 +69,40 @@ def test_an_error_is_told_once_and_a_post_to_those_that_it_names() -> None:
         assert found == {(0, 1), (2, 1)} and ctx.get(cores[0].posted[1].counter) == 7
 
     simulate(m, bench)
+
+
+class Wires:
+    """A block whose every port is a signal of a byte."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a port, made when it is asked for."""
+        wire = Signal(8, name=name)
+        setattr(self, name, wire)
+        return wire
+
+
+@pytest.mark.parametrize("name", ["lanes2", "lanes4_int8"])
+def test_a_machine_executes_while_a_unit_a_bus_or_the_array_does(name: str) -> None:
+    """Weights on their way into the columns count, and on machines of bytes what a scaled move has under way."""
+    arch = lockstep_archs()[name]
+    m, supervisor, interlock = Module(), Wires(), Wires()
+    core: Any = Wires()
+    units = {unit: Wires() for unit in UNIT_NAMES}
+    busy = {unit: units[unit].busy for unit in (*dram_units(arch), "load_weight", "move_out")}
+    core._arch = arch
+    Core._supervise(core, m, supervisor, Wires(), Wires(), Signal(), Wires(), interlock, units,  # type: ignore[arg-type]
+                    [SimpleNamespace(request=Wires())])
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(interlock.idle, 0xff)
+        assert not ctx.get(supervisor.executing)
+        for unit, wire in busy.items():
+            ctx.set(wire, 1)
+            assert bool(ctx.get(supervisor.executing)) == (unit != "move_out" or arch.scheme.per_lane), unit
+            ctx.set(wire, 0)
+        ctx.set(interlock.idle, 0)
+        assert ctx.get(supervisor.executing)
+
+    simulator = Simulator(m)
+    simulator.add_testbench(bench)
+    simulator.run()
