@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Breaks of a fifth round by hand: turns, ranges and beats in the estimator, and the gate of the SIMD unit.
+"""Breaks of a fifth round by hand: turns and beats of the estimator, the gate of SIMD, a few of the compiler.
 
-Each has a small test, of kernels as plain Python or of one block. The tests of that day were not put to them."""
+Each has a small test, of kernels as plain Python or of one block. The tests of that day were put to the compiler's."""
 
 from weft.tb.mutations import Break
 
 CYCLES = "tb/unit/cycles/test_cycle_rules.py"
 ISSUE = "tb/unit/simd/test_issue.py"
 TURNS = "tb/unit/cycles/test_turn_rules.py"
+NUMBERS = "tb/compile/test_layer_numbers.py"
 WIRES = "tb/unit/control/test_system_wires.py"
 
 BREAKS = [
@@ -241,4 +242,30 @@ BREAKS = [
           'waves_busy = units["move_out"].busy',
           "weights on their way do not count on machines of bytes",
           f"{WIRES}::test_a_machine_executes_while_a_unit_a_bus_or_the_array_does"),
+    Break("turn_left_rows", "compiler/frontend/qoperators.py",
+          "writer.real(node, names[:3], 0, -2)", "writer.real(node, names[:3], 0, -1)",
+          "scales by row of a left factor lie on its columns",
+          "tb/compile/test_qoperator_rules.py::test_a_left_factor_has_its_scales_by_row_and_a_right_one_by_column"),
+    Break("turn_branch_names", "compiler/frontend/branches.py",
+          "    names.update(_all_names(branch))\n", "", "names of an inlined branch are free",
+          "tb/compile/test_branch_names.py::test_ifs_of_one_name_make_tensors_of_different_names"),
+    Break("turn_shared_load", "compiler/tiling/cuts.py",
+          "for width, often in self.columns.items()) / alike", "for width, often in self.columns.items())",
+          "tiles that share a load cost as if each loaded",
+          f"{NUMBERS}::test_a_load_is_shared_by_tiles_that_are_alike"),
+    Break("turn_copy_end", "compiler/memory/plan.py",
+          "(*self.dram0.values(), *copies)), default=1)", "self.dram0.values()), default=1)",
+          "the end of DRAM0 forgets the copy", f"{NUMBERS}::test_the_end_of_dram0_is_behind_variables_and_copy"),
+    Break("turn_dilated_rows", "compiler/layers/taps.py",
+          "if 0 <= first + row * window.dilations[0] < height)", "if 0 <= first + row < height)",
+          "rows of a dilated pass are next to each other",
+          f"{NUMBERS}::test_rows_of_a_pass_add_where_they_fall_into_the_image"),
+    Break("turn_separates", "compiler/layers/stages.py",
+          "return height * stride + width <= height * width", "return height * stride + width < height * width",
+          "maxima that cost as much are not split",
+          f"{NUMBERS}::test_a_maximum_is_split_where_that_takes_no_more_operations"),
+    Break("turn_odd_tiles", "compiler/layers/var.py",
+          "(self.first_tile + self.tiles(lanes)) // 2 - self.first_tile // 2",
+          "(self.first_tile + self.tiles(lanes) + 1) // 2 - (self.first_tile + 1) // 2", "odd tiles are even ones",
+          f"{NUMBERS}::test_odd_tiles_are_those_with_an_odd_number_in_the_root"),
 ]
