@@ -20,7 +20,7 @@ MOST_TILINGS = 60
 """The number of a layer's tilings that are tried at first: the cheapest by the formula."""
 
 DEARER = 0.3
-"""What the dearest tiling that is tried at first costs more than the formula's own choice, as a share of its cost."""
+"""The dearest tiling that is tried at first costs so much more than the formula's choice, as a share of its cost."""
 
 MEAN_PLACE = 10
 """The mean place of the tilings that are drawn at first, among those in the order of their modelled cost."""

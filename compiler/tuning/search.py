@@ -164,7 +164,7 @@ class _Search:
 
     @property
     def _fastest(self) -> tuple[Choices, Whole]:
-        """What is fastest of all climbs; of equal ones the first."""
+        """Return the fastest end of all climbs, the first of equal ones."""
         return min([*self.climbs, (self.best, self.cycles)], key=lambda climb: climb[1].cycles)
 
     def _moves(self, chance: random.Random, most: int) -> Iterator[Choices]:

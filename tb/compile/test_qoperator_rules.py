@@ -58,7 +58,7 @@ def test_a_gemm_has_scales_by_output_and_a_bias_in_steps_of_its_product(transpos
     (17, 13, 1, True), (17, 12, 1, False), (17, 12, -1, True), (11, 12, 1, True), (11, 13, 1, False),
     (11, 13, -1, True)])
 def test_a_softmax_is_of_its_files_kind_or_over_the_last_axis(opset: int, own: int, axis: int, allowed: bool) -> None:
-    """As of opset 13 it is over one axis, before over all from that one on."""
+    """It is over one axis as of opset 13, and over all from that one on before."""
     node = helper.make_node("QLinearSoftmax", ["x", "s", "z", "s", "z"], ["y"], domain="com.microsoft", axis=axis,
                             opset=own)
     if allowed:

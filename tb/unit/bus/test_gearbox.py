@@ -90,7 +90,7 @@ def test_fifo_keeps_order_at_full_rate() -> None:
 
 
 def test_an_empty_word_waits_for_nobody() -> None:
-    """Where both words are one unit, too: nothing of it comes out."""
+    """Nothing of it comes out, where both words are one unit too."""
     dut = Gearbox(UNIT_WIDTH, 1, 1)
 
     async def bench(ctx: Any) -> None:

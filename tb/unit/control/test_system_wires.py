@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What joins the cores of a system, without any core: who started together, who learns of whose error and post."""
+"""Test what joins the cores of a system, without any core: starts, errors and posts of the others."""
 
 from __future__ import annotations
 

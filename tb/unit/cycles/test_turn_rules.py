@@ -63,7 +63,7 @@ def test_operations_conflict_where_a_written_vector_is_common() -> None:
 
 
 def test_the_last_instruction_of_a_loop_has_the_ranges_of_its_body() -> None:
-    """Of both operands, whichever instructions have them; the next loop begins anew."""
+    """Both operands count, whichever instructions have them; the next loop begins anew."""
     loop, tracked = records(TRACKED, memory0=NO_MEMORY, memory1=NO_MEMORY), records(TRACKED)
     track = plain(interlock.track)
     for spans in ([(2, 3), None, (9, 9)], [None, (5, 6), None], [(1, 8), (0, 2), None]):
@@ -174,7 +174,7 @@ def test_a_micro_operation_waits_for_the_newest_write_and_for_both_registers() -
     (MOVE_OUT, (SIMD, MOVE_OUT), NONE, MOVE_OUT), (MOVE_OUT, (MOVE_OUT,), MOVE_OUT, MOVE_OUT)])
 def test_readers_of_the_accumulators_take_turns(reader_turn: int, asking: tuple[int, ...], granted: int,
                                                 turn: int) -> None:
-    """Who was let to read lets the other one go first; who was refused goes on asking."""
+    """A reader that was served lets the other one go first; one that was refused goes on asking."""
     state = machine_at_rest(ARCH)
     reads = state.ports[ACCUMULATOR_READS]
     for client in asking:

@@ -89,7 +89,7 @@ def test_results_are_of_this_compiler_and_of_these_files(tmp_path: Path, monkeyp
 
 
 def test_a_tile_meets_the_pixels_for_which_its_tap_falls_into_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a kernel of 3 x 1 over 4 x 6 pixels, with a row of padding above: its first row misses one."""
+    """A kernel of 3 x 1 over 4 x 6 pixels has a row of padding above, so its first row misses one."""
     monkeypatch.setattr(measure, "Convolution", SimpleNamespace)
     core = SimpleNamespace(window=Window((3, 1), (1, 1), (1, 0)), size=(4, 6), input=SimpleNamespace(size=(4, 6)))
     for taps, vectors in (([(0, 0)], 18), ([(1, 0)], 24), ([(2, 0)], 18), ([(0, 0), (1, 0), (1, 0)], 66)):
