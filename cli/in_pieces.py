@@ -37,11 +37,15 @@ def processors() -> int:
 
 def in_pieces(count: int, arch: Arch) -> dict[str, Any]:
     """Return options of a run whose programs are simulated in so many pieces. Raise WeftError for several cores."""
-    from weft.cycles.replay import estimate
     from weft.cycles.shares import busiest_cycles
+
+    def cycles(program: bytes) -> int:
+        from weft.cycles.replay import estimate  # takes a third of a second: later, beside the first simulator
+
+        return estimate(program, arch).cycles
 
     if arch.cores > 1:
         raise WeftError(explain("--pieces", f"a machine of {arch.cores} cores", "one of a single core",
                                 "leave --pieces out"))
-    return {"pieces": count, "processes": processors(), "estimate": lambda program: estimate(program, arch).cycles,
+    return {"pieces": count, "processes": processors(), "estimate": cycles,
             "share": lambda program, parts: busiest_cycles(program, parts, arch)}

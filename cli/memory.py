@@ -59,12 +59,10 @@ def placed(session: Session, machine: Loaded, dram: DramModel) -> Iterator[tuple
         address += -(-len(content) // PAGE_BYTES) * PAGE_BYTES
 
 
-def paced(board: str | None, session: Session) -> dict[str, Any]:
-    """Return options for a simulation whose memories answer when the board's memory does; none without a board.
+def paced(board: str, session: Session) -> dict[str, Any]:
+    """Return options for a simulation whose memories answer when the board's memory does.
 
     Raise WeftError as ``memory_of`` and ``placed`` do, and if LiteX is not there."""
-    if board is None:
-        return {}
     from weft.boards.shell.paced import controller_of
     from weft.cli.board import board_named
 

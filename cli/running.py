@@ -63,7 +63,6 @@ def run_command(
     On rtl, golden runs too and every word of DRAM must be equal (else exit code 2); on a device every word of the
     outputs."""
     from weft.cli.in_pieces import in_pieces, piece_count
-    from weft.cli.memory import paced
     from weft.runtime import Session
 
     _check_place(on, {"--trace": trace is not None, "--layers": layers, "--board": board is not None,
@@ -78,7 +77,11 @@ def run_command(
     initial = [name for name in names if name in kept.values()]
     arrays = read_arrays(inputs, [name for name in names if name not in initial], optional=initial)
     options = in_pieces(count, session.arch) if count else {
-        "trace_operations": trace is not None or layers, "sample_interval": samples, **paced(board, session)}
+        "trace_operations": trace is not None or layers, "sample_interval": samples}
+    if board is not None:
+        from weft.cli.memory import paced  # the estimator's imports take longer than a small run
+
+        options |= paced(board, session)
     result = _run(session, on, arrays, kept, raw, {"check": not no_check, "most": images, **options})
     if layers and result.images != 1:
         raise WeftError(explain("--layers", f"{result.images} images", "one image", "add --images 1"))

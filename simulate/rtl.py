@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-import weft.hw.flow.verilog
 from weft.golden.dram import Dram
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.causes import Cause
@@ -83,7 +82,9 @@ def cached_verilog(arch: Arch) -> str:
     digest.update(sources_digest("weft.hw").encode())
     file = cache_directory("verilog") / f"{digest.hexdigest()[:20]}.v"
     if not file.exists():
-        text = weft.hw.flow.verilog.verilog_text(arch, trace=True)
+        from weft.hw.flow.verilog import verilog_text  # amaranth and the whole machine, which most runs need not
+
+        text = verilog_text(arch, trace=True)
         file.parent.mkdir(parents=True, exist_ok=True)
         remove_dead(file.parent, "work-*")
         with owned(file.parent, "work-") as folder:
