@@ -57,6 +57,14 @@ def test_all_of_it_is_light() -> None:
     assert milliseconds < max(BAR_MILLISECONDS, 3.5 * numpy)
 
 
+def test_what_begins_a_simulation_in_pieces_is_light() -> None:
+    """Nothing is simulated yet meanwhile. Estimates come later, and a simulator that is built needs no generator."""
+    _, modules = imported("import weft.simulate.rtl, weft.runtime.piecewise; from weft.cli.in_pieces import in_pieces; "
+                          "from weft.hw.contract.arch import Arch; in_pieces(2, Arch.load('pynq'))")
+    assert "weft.cycles.shares" in modules
+    assert not modules & {"amaranth", "numba", "onnx", "weft.hw.core"}
+
+
 def test_the_check_sees_heavy_libraries() -> None:
     _, modules = imported("import weft.tmodel.onnx_engine")
     assert {"onnx", "onnxruntime"} <= modules & HEAVY
