@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -40,6 +40,9 @@ STRETCHES = (6, 12, 24)
 FETCH_PACES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 """Half cycles for a beat of a DRAM that are tried."""
 
+FIRST_PACES, FIRST_FETCH_PACES = (2, 8), (3, 8)
+"""The paces among these that are tried for all layers at once; where one of them gains, those beside it follow."""
+
 
 @dataclass(frozen=True)
 class Neighbours:
@@ -71,8 +74,9 @@ class Neighbours:
 
         These are paces, constants in both DRAMs, and stripes for all layers that load."""
         layers = range(len(self.weights))
-        return [self._copied(), *self._striped(), *(replace(self.choices, fetch_pace=pace) for pace in FETCH_PACES),
-                *(replace(self.choices, paces=dict.fromkeys(layers, pace)) for pace in PACES)]
+        return [self._copied(), *self._striped(),
+                *(replace(self.choices, fetch_pace=pace) for pace in FIRST_FETCH_PACES),
+                *(replace(self.choices, paces=dict.fromkeys(layers, pace)) for pace in FIRST_PACES)]
 
     def drawn_layer(self, chance: random.Random) -> int:
         """Return the number of a layer, more often of one in which the array waited long."""
@@ -199,6 +203,22 @@ class Neighbours:
     def _vars(self, number: int) -> list[Var]:
         layer = self.layout.shapes[self.places[number]].layer
         return [*layer.inputs, *layer.outputs]
+
+
+def paces_beside(move: Choices) -> Iterator[Choices]:
+    """Yield moves like one that sets paces, each with the next smaller or the next larger of all of them."""
+    for step in (-1, 1):
+        if move.fetch_pace is not None and (fetch := _beside(FETCH_PACES, move.fetch_pace, step)) is not None:
+            yield replace(move, fetch_pace=fetch)
+        paces = {number: other for number, pace in move.paces.items()
+                 if (other := _beside(PACES, pace, step)) is not None}
+        if paces:
+            yield replace(move, paces=paces)
+
+
+def _beside(paces: Sequence[int], pace: int, step: int) -> int | None:
+    place = paces.index(pace) + step
+    return paces[place] if 0 <= place < len(paces) else None
 
 
 MOVES: dict[Callable[[Neighbours, int, random.Random], Choices | None], float] = {

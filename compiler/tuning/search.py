@@ -20,7 +20,7 @@ from weft.compiler.choices import FORMULA, Choices
 from weft.compiler.memory.plan import MemoryPlan
 from weft.compiler.tuning import judge
 from weft.compiler.tuning.judge import Judge, Local, Problem, Whole
-from weft.compiler.tuning.moves import Neighbours
+from weft.compiler.tuning.moves import Neighbours, paces_beside
 
 ROUND = 16
 """Moves that are judged side by side."""
@@ -39,6 +39,9 @@ LEAST_WEIGHT = 0.02
 
 MOST_REACH = 3
 """The most layers by which a window begins before the layers that a move changes. It begins with one."""
+
+UNCHECKED = 2
+"""The layers that are judged before the whole program is checked, as a multiple of its layers."""
 
 LEAST_CHECKS = 4
 """The number of checks of the whole program that tell whether windows promise what is not so."""
@@ -155,7 +158,7 @@ class _Search:
             clock.steps += len(moves)
             waiting = [self.executor.submit(judge.local, self.part, self.reach, base, move) for move in moves]
             self._take(base, [(future.result(), move) for future, move in zip(waiting, moves, strict=True)])
-            if self.taken and (self.judged_layers >= len(self.problem.layers) or not moves):
+            if self.taken and (self.judged_layers >= UNCHECKED * len(self.problem.layers) or not moves):
                 self._check(clock)
         if self.taken:
             self._check(clock)
@@ -240,6 +243,7 @@ class _Search:
                 what = move.beyond(base)
                 self.taken.append((found.saved, what))
                 self.queue.extend(alike(what, layout, base.sequence(len(self.problem.layers))))
+                self.queue.extend(paces_beside(what))
 
     def _check(self, clock: _Clock) -> None:
         """Estimate the whole program with all that was taken, and with the half that promised most."""

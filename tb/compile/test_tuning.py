@@ -39,7 +39,7 @@ from weft.compiler.tiling.search import Search
 from weft.compiler.tuning import judge, search
 from weft.compiler.tuning import network as tuning
 from weft.compiler.tuning.judge import Judge, Local, Problem, Whole
-from weft.compiler.tuning.moves import FETCH_PACES, PACES, STRIPES, Neighbours
+from weft.compiler.tuning.moves import FETCH_PACES, FIRST_FETCH_PACES, FIRST_PACES, PACES, STRIPES, Neighbours
 from weft.compiler.tuning.network import problem_of, tune_network
 from weft.compiler.tuning.search import Budget, Tuned, _Search, alike, tune
 from weft.cycles.origin import apart
@@ -157,7 +157,22 @@ def test_paces_of_all_layers_are_judged_first(problem: Problem) -> None:
     judge.begin([problem])
     tune([problem], Budget(steps=16), executor, lambda *_: None)
     judged = [given[-1] for given in executor.given if isinstance(given[-1], Choices)]
-    assert {*FETCH_PACES} <= {move.fetch_pace for move in judged}
+    assert {*FIRST_FETCH_PACES} <= {move.fetch_pace for move in judged}
+    assert {*FIRST_PACES} <= {pace for move in judged if len(move.paces) == len(problem.layers)
+                              for pace in move.paces.values()}
+
+
+@pytest.mark.parametrize(("move", "beside"), [
+    (Choices(fetch_pace=4), [Choices(fetch_pace=3), Choices(fetch_pace=6)]),
+    (Choices(fetch_pace=FETCH_PACES[-1]), [Choices(fetch_pace=FETCH_PACES[-2])]),
+    (Choices(paces={0: 2, 5: 3}), [Choices(paces={0: 1, 5: 2}), Choices(paces={0: 3, 5: 5})]),
+    (Choices(paces={0: 1, 5: 2}), [Choices(paces={5: 1}), Choices(paces={0: 2, 5: 3})]),
+    (Choices(copy=True), []),
+])
+def test_where_a_pace_gains_those_beside_it_follow(problem: Problem, move: Choices, beside: list[Choices]) -> None:
+    own = search_of(problem, Here())
+    own._take(FORMULA, [(Local(1, 0, 2), move), (Local(0, 2, 3), Choices(fetch_pace=12))])
+    assert [*own.queue] == beside
 
 
 def test_where_no_move_is_left_pairs_are_judged(tmp_path: Path) -> None:
@@ -349,7 +364,7 @@ def test_where_no_move_is_left_climbs_begin_anew_and_broader(problem: Problem, m
     assert begun == [2, 4, 8] and own.breadth == search.MOST_BREADTH
     assert tuned == Tuned(FORMULA, own.before, own.before) and len(own.climbs) == search.MOST_CLIMBS
     assert {*executor.reaches} == {3}
-    assert sum('"fetch_pace": 6' in name for name in executor.names) == search.MOST_CLIMBS  # moves of all layers
+    assert sum('"fetch_pace": 8' in name for name in executor.names) == search.MOST_CLIMBS  # moves of all layers
 
 
 def test_the_fastest_climb_counts_and_of_equal_ones_the_first(problem: Problem) -> None:
