@@ -72,3 +72,52 @@ def test_right(make: Callable[[ModelMaker], None], tmp_path: Path) -> None:
     assert [list(places) for places in found.values()] == ([[*range(6), *range(8, 14)]] if NETWORKS[make] else [])
     check_model(path, BASE, samples, 50)
     check_every_step(path, BASE, samples)
+
+
+def places_by_hand(count: int, slices: list[tuple[int, int]], lanes: int) -> list[int] | None:
+    """Channel by channel: each bound of a slice goes to the next lane 0. None where nothing gains or tiles are more."""
+    places: list[int] = []
+    for channel in range(count):
+        place = places[-1] + 1 if places else 0
+        if any(channel in bounds for bounds in slices):
+            place = -(-place // lanes) * lanes
+        places.append(place)
+    gains = any(len({channel // lanes for channel in range(*bounds)}) > -(-(bounds[1] - bounds[0]) // lanes)
+                for bounds in slices)
+    return places if gains and places[-1] // lanes == (count - 1) // lanes else None
+
+
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_places_are_those_by_hand(lanes: int, tmp_path: Path) -> None:
+    """Of convolutions with one to three slices each, as a seed draws them."""
+    draw, maker, wanted = np.random.default_rng(lanes), ModelMaker(SHAPE), {}
+    ends = []
+    for _ in range(60):
+        count = int(draw.integers(5, 4 * lanes))
+        whole = maker.conv("x", 5, count, (1, 1))
+        middle = int(draw.integers(1, count))
+        slices = [[(middle, count), (0, middle), (0, count), (middle // 2, middle + 1)][number]
+                  for number in draw.choice(4, int(draw.integers(1, 4)), p=[0.45, 0.25, 0.25, 0.05])]
+        for begin, end in slices:
+            ends.append(maker.conv(cut(maker, whole, begin, end), end - begin, 1, (1, 1)))
+        wanted[whole] = places_by_hand(count, slices, lanes)
+    found = aligned_channels(read_model(maker.save(tmp_path / "net.onnx", *ends)), lanes)
+    assert {name: places.tolist() for name, places in found.items()} == {
+        name: places for name, places in wanted.items() if places is not None}
+    assert 8 < len(found) < 50
+
+
+@pytest.mark.parametrize(("op", "attributes", "follows"), [
+    ("Concat", {"axis": 1}, True), ("Concat", {"axis": 2}, False), ("Concat", {"axis": 3}, False), ("Relu", {}, True),
+    ("MaxPool", {"kernel_shape": (2, 2)}, True), ("AveragePool", {"kernel_shape": (2, 2)}, False),
+    ("Identity", {}, True), ("Transpose", {"perm": (0, 2, 1, 3)}, False), ("GlobalAveragePool", {}, False)])
+def test_channels_move_only_where_every_reader_takes_them_from_anywhere(op: str, attributes: dict[str, object],
+                                                                        follows: bool, tmp_path: Path) -> None:
+    maker = ModelMaker(SHAPE)
+    whole = maker.conv("x", 5, 12, (1, 1))
+    ends = [maker.conv(cut(maker, whole, 6, 12), 6, 1, (1, 1))]
+    beside = maker.node(op, *([whole, whole] if op == "Concat" else [whole]), **attributes)
+    if op in ("Relu", "Identity"):
+        beside = maker.conv(beside, 12, 1, (1, 1))
+    found = aligned_channels(read_model(maker.save(tmp_path / "net.onnx", *ends, beside)), LANES)
+    assert bool(found) == follows

@@ -80,7 +80,19 @@ def graph_input(maker: ModelMaker) -> None:
     maker.node("Add", maker.conv("x", 6, 5, (1, 1)), maker.conv(maker.node("Relu", "x"), 6, 5, (1, 1)))
 
 
-APART = [unlike_values, unlike_weights, shared_sum, graph_input]
+def second_input(maker: ModelMaker) -> None:
+    """Nor can it where the second convolution reads it."""
+    maker.node("Add", maker.conv(maker.node("Relu", "x"), 6, 5, (1, 1)), maker.conv("x", 6, 5, (1, 1)))
+
+
+def dilated_apart(maker: ModelMaker) -> None:
+    """Taps of a dilated kernel cannot lie between those of another one."""
+    left, right = (maker.node("Relu", maker.conv("x", 6, 8, (1, 1))) for _ in range(2))
+    maker.node("Add", *(maker.conv(name, 8, 5, (2, 2), dilations=(2, 2), pads=pads) for name, pads in (
+        (left, (1, 1, 1, 1)), (right, (0, 2, 2, 0)))))
+
+
+APART = [unlike_values, unlike_weights, shared_sum, graph_input, second_input, dilated_apart]
 
 
 def graphs(network: Network, tmp_path: Path) -> tuple[Graph, Graph, np.ndarray]:
@@ -134,3 +146,19 @@ def test_macs_beside_padded_channels_are_those_of_the_network(tmp_path: Path) ->
     maker.node("Add", padded, maker.conv(right, 5, 9, (1, 1)))
     report = compile_model(maker.save(tmp_path / "net.onnx"), BASE, tmp_path)
     assert report.macs == 72 * (6 * 5 + 5 * 5 + 5 * 9)
+
+
+def test_a_tensor_becomes_part_of_one_other(tmp_path: Path) -> None:
+    """So of two sums that read it beside others, the first is joined; one of its own readers alone always is."""
+    def sums(maker: ModelMaker) -> None:
+        left, right, third = (maker.node("Relu", maker.conv("x", 6, 8, (1, 1))) for _ in range(3))
+        total = [maker.node("Add", maker.conv(one, 8, 5, (1, 1)), maker.conv(other, 8, 5, (1, 1)))
+                 for one, other in ((left, right), (left, third), (left, left), (third, third))]
+        maker.node("Sum", *total)
+
+    before, after, samples = graphs(sums, tmp_path)
+    assert [sum(node.op == "Conv" for node in graph.nodes) for graph in (before, after)] == [11, 8]
+    assert sum(node.op == "Assemble" for node in after.nodes) == 1
+    wanted, found = (run_model(to_onnx(graph), {"x": samples[:1]}) for graph in (before, after))
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4)

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft.compiler.choices import Choices
 from weft.compiler.errors import CompileError, Fault
 from weft.compiler.layers.var import Part, Var
 from weft.compiler.memory import sharing, stripes, variables
 from weft.compiler.memory.allocation import Allocation, DramAddress, first_fit
+from weft.compiler.memory.plan import MemoryPlan, with_tilings
 from weft.compiler.memory.stripes import Stripes, extended
 from weft.compiler.memory.variables import LiveRange, live_ranges, place_variables, spread_vectors
 from weft.compiler.memory.verifier import verify_allocations, verify_live_ranges
@@ -251,3 +253,17 @@ def test_a_part_begins_within_its_root() -> None:
     assert (whole.odd_tiles(4), part.odd_tiles(4)) == (2, 1)
     assert (part.first_tile, part.tile_pixels, part.vectors(4)) == (3, 6, 6)
     assert replace(part, channels=4).odd_tiles(4) == 1 and replace(part, channels=12).odd_tiles(4) == 2
+
+
+@pytest.mark.parametrize(("chosen", "left"), [
+    ((0,), {5: 4}), ((1,), {5: 4}), ((2,), {5: 4}), ((3,), {1: 0, 2: 0, 5: 4}), ((4,), {1: 0, 2: 0}), ((2, 5), {}),
+    ((), {1: 0, 2: 0, 5: 4})])
+def test_layers_leave_stripes_with_any_of_them_whose_tiling_is_chosen(chosen: tuple[int, ...],
+                                                                      left: dict[int, int]) -> None:
+    """Layers 0 to 2 and 4 to 5 run in stripes."""
+    shapes: Any = tuple(SimpleNamespace(layer=SimpleNamespace(name="l")) for _ in range(6))
+    layout = MemoryPlan({}, {}, {}, shapes, tuple("abcdef"), stripes={1: 0, 2: 0, 5: 4})  # type: ignore[arg-type]
+    search: Any = SimpleNamespace(told=lambda shape, tiling: tiling)
+    found = with_tilings(layout, Choices(tilings=dict.fromkeys(chosen, "new")), search)  # type: ignore[arg-type]
+    assert found.stripes == left
+    assert found.plans == tuple("new" if number in chosen else old for number, old in enumerate("abcdef"))
