@@ -12,10 +12,12 @@ import pytest
 
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.onnx_reader import to_graph
+from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.passes.canonicalise_variances import canonicalise_variances
 from weft.compiler.pipeline import compile_model
 from weft.tb.compile.run_model import BASE, ModelMaker, check_model
 from weft.tb.random.network_rule import TABLES
+from weft.tmodel.onnx_engine import run_model
 
 ARCH = BASE.replace(**{**TABLES, "lut_depth": 256})
 PIXELS, CHANNELS, SPAN = 24, 64, 1000.0
@@ -130,3 +132,42 @@ def test_the_nodes_are_those_of_a_graph() -> None:
     for node in graph.nodes:
         assert isinstance(node, Node) and made.issuperset(filter(None, node.inputs))
         made.add(node.output)
+
+
+def drawn(seed: int) -> tuple[ModelMaker, list[str]]:
+    """A difference of two means, or of what nearly is one, with readers and outputs in any place."""
+    draw, maker = np.random.default_rng(seed), ModelMaker((1, 4, 4), seed)
+    axes = [[-1], [-2], [1, 2]][int(draw.integers(3))]
+    keeps = int(draw.integers(2))
+    count = np.float32(16 if len(axes) > 1 else 4)
+
+    def mean(source: str) -> str:
+        kind = int(draw.integers(6))
+        if kind < 3:
+            return maker.node("ReduceMean", source, axes=axes, keepdims=keeps)
+        total = maker.node("ReduceSum", source, maker.constant(np.array(axes)), keepdims=keeps)
+        if kind == 3:
+            return maker.node("Mul", total, maker.constant(1 / count))
+        return maker.node("Div", *((total, maker.constant(count)) if kind == 4 else (maker.constant(count), total)))
+
+    middle = mean("x")
+    square = maker.node("Mul", middle, middle)
+    variance = maker.node("Sub", mean(maker.node("Mul", "x", "x")), square)
+    limited = maker.node("Max", variance, maker.constant(np.float32(draw.choice([0, 0.5]))))
+    centre = maker.node("Sub", "x", middle)
+    ends = [name for name in (middle, variance, limited, centre) if draw.integers(2)]
+    return maker, [*ends, maker.node("Neg", limited)]
+
+
+def test_variances_stay_what_they_are() -> None:
+    """In numbers, whatever else the network computes of the mean."""
+    changed = 0
+    for seed in range(60):
+        maker, outputs = drawn(seed)
+        before, after = centred(maker, *outputs)
+        given = {"x": np.random.default_rng(seed).standard_normal((1, 4, 4)).astype(np.float32) + 1}
+        wanted, found = (run_model(to_onnx(graph), given) for graph in (before, after))
+        for name, value in wanted.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-3, atol=1e-4, err_msg=str(seed))
+        changed += "ReduceSumSquare" in ops(after)
+    assert 15 < changed < 45
