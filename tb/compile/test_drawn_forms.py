@@ -129,6 +129,8 @@ def pool(maker: ModelMaker, draw: Generator, name: str, shape: Shape) -> str | N
 
 def norm(maker: ModelMaker, draw: Generator, name: str, shape: Shape) -> str | None:
     op = ["Softmax", "LogSoftmax", "InstanceNormalization"][int(draw.integers(3))]
+    if maker.opset >= 18 and len(shape) > 2 and shape[1] in (4, 6) and np.prod(shape[2:]) > 3:
+        return maker.node("GroupNormalization", name, maker.normal(2), maker.normal(2), num_groups=2, epsilon=0.5)
     if op != "InstanceNormalization":
         return maker.node(op, name, axis=int(draw.integers(len(shape))))
     if len(shape) < 3 or np.prod(shape[2:]) < 4:
@@ -139,7 +141,10 @@ def norm(maker: ModelMaker, draw: Generator, name: str, shape: Shape) -> str | N
 def reduce(maker: ModelMaker, draw: Generator, name: str, shape: Shape) -> str | None:
     op = ["ReduceMin", "ReduceMax", "ReduceMean", "ReduceL1", "ReduceSumSquare"][int(draw.integers(5))]
     axes = sorted(draw.choice(len(shape), int(draw.integers(1, len(shape))), replace=False).tolist())
-    return maker.node(op, name, axes=axes, keepdims=1)
+    name = name if draw.integers(3) else pad(maker, draw, name, shape)
+    if maker.opset < 18:
+        return maker.node(op, name, axes=axes, keepdims=1)
+    return maker.node(op, name, ints(maker, *axes), keepdims=1)
 
 
 def function(maker: ModelMaker, draw: Generator, name: str, shape: Shape) -> str:
@@ -162,7 +167,7 @@ def drawn(seed: int) -> ModelMaker:
     draw = np.random.default_rng(seed)
     rank = int(draw.integers(2, 5))
     shape = (1 if rank > 2 else int(draw.integers(1, 7)), *draw.integers(2, 7, rank - 1).tolist())
-    maker = ModelMaker(shape, seed, opset=9 if seed % 5 == 0 else 13)
+    maker = ModelMaker(shape, seed, opset=[9, 13, 13, 18][seed % 4])
     name = "x"
     for _ in range(int(draw.integers(2, 6))):
         made = MOVES[int(draw.integers(len(MOVES)))](maker, draw, name, shape)
@@ -176,27 +181,51 @@ def drawn(seed: int) -> ModelMaker:
     return maker
 
 
+def agree(maker: ModelMaker, folder: Path, seed: int, *outputs: str) -> int:
+    """Compare both forms on machines of 3 and of 8 lanes; return how many of these take the network."""
+    path = maker.save(folder / "net.onnx", *outputs)
+    sample = {"x": np.random.default_rng(seed).standard_normal(maker.shape).astype(np.float32)}
+    wanted, taken = run_model(onnx.load(path), sample), 0
+    for lanes in (3, 8):
+        try:
+            graph = normalise(read_model(path), lanes)
+        except CompileError:
+            continue
+        found = run_model(to_onnx(graph), feed(graph, sample))
+        for port in graph.outputs:
+            value = gather(found[port.tensor], port.order, tuple(port.shape))
+            most = np.abs(wanted[port.name]).max(initial=1)
+            assert np.abs(value - wanted[port.name]).max(initial=0) <= NEAR * most, (seed, lanes)
+        taken += 1
+    return taken
+
+
 @pytest.mark.parametrize("first", range(0, 200, 20))
 def test_a_drawn_network_is_the_same_in_canonical_form(first: int, tmp_path: Path) -> None:
-    tried = 0
+    taken = 0
     for seed in range(first, first + 20):
         draw, maker = np.random.default_rng(seed), drawn(seed)
-        if not maker.nodes:
-            continue
-        ends = [maker.nodes[int(draw.integers(len(maker.nodes)))].output[0], maker.nodes[-1].output[0]]
-        path = maker.save(tmp_path / "net.onnx", *dict.fromkeys(ends))
-        sample = {"x": np.random.default_rng(seed).standard_normal(maker.shape).astype(np.float32)}
-        wanted = run_model(onnx.load(path), sample)
-        for lanes in (3, 8):
-            try:
-                graph = normalise(read_model(path), lanes)
-            except CompileError as error:
-                print(seed, lanes, error)
-                continue
-            found = run_model(to_onnx(graph), feed(graph, sample))
-            for port in graph.outputs:
-                value = gather(found[port.tensor], port.order, tuple(port.shape))
-                most = np.abs(wanted[port.name]).max(initial=1)
-                assert np.abs(value - wanted[port.name]).max(initial=0) <= NEAR * most, (seed, lanes)
-                tried += 1
-    assert tried > 20
+        if maker.nodes:
+            ends = [maker.nodes[int(draw.integers(len(maker.nodes)))].output[0], maker.nodes[-1].output[0]]
+            taken += agree(maker, tmp_path, seed, *dict.fromkeys(ends))
+    assert taken > 20
+
+
+@pytest.mark.parametrize("op", ["ReduceMin", "ReduceMax", "ReduceMean", "ReduceL1", "Relu", "Exp", "Neg", "Softmax"])
+def test_what_a_pad_adds_counts_with_its_number(op: str, tmp_path: Path) -> None:
+    for number, fill in enumerate((-2.0, 0.0, 3.0)):
+        maker = ModelMaker((1, 3, 4, 2))
+        padded = maker.node("Pad", "x", ints(maker, 0, 1, 0, 0, 0, 0, 2, 1), maker.constant(np.float32(fill)))
+        attributes = {"axes": [1, 3]} if op.startswith("Reduce") else {"axis": 1} if op == "Softmax" else {}
+        assert agree(maker, tmp_path, number, maker.node(op, padded, **attributes)) == 2
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(4, 2), (6, 3), (6, 2), (5, 5), (4, 1)])
+@pytest.mark.parametrize("opset", [18, 21])
+def test_factors_of_groups_are_of_channels_next_to_each_other(channels: int, groups: int, opset: int,
+                                                              tmp_path: Path) -> None:
+    """As of opset 21 each channel has its own."""
+    maker = ModelMaker((1, channels, 3, 2), opset=opset)
+    factors = [maker.normal(groups if opset < 21 else channels) for _ in range(2)]
+    assert agree(maker, tmp_path, 0, maker.node("GroupNormalization", "x", *factors, num_groups=groups,
+                                                epsilon=0.5)) == 2
