@@ -155,7 +155,7 @@ def instance_normalization(state: Rewrite, node: Node) -> None:
 
 
 def group_normalization(state: Rewrite, node: Node) -> None:
-    """Lower GroupNormalization; before opset 21 its factors are those of groups."""
+    """Lower GroupNormalization, whose factors are those of channels, as of opset 21."""
     shape, count = state.graph.shapes[node.input(0)], int(node.attributes["num_groups"])
     name = f"{node.output}/groups"
     state.declare(name, (shape[0], count, math.prod(shape[1:]) // count))
@@ -243,11 +243,11 @@ def _constant(state: Rewrite, node: Node, number: int) -> np.ndarray | None:
 
 
 def _of_channels(state: Rewrite, node: Node, number: int) -> np.ndarray | None:
-    """Return a constant input with one number for each channel, or for each group, in a shape that broadcasts."""
+    """Return a constant input with one number for each channel, in a shape that broadcasts."""
     value, shape = _constant(state, node, number), state.graph.shapes[node.output]
     if value is None:
         return None
-    return np.repeat(value, shape[1] // len(value)).reshape(-1, *[1] * (len(shape) - 2))
+    return value.reshape(-1, *[1] * (len(shape) - 2))
 
 
 def _affine(state: Rewrite, node: Node, factor: np.ndarray | None, offset: np.ndarray | None) -> None:

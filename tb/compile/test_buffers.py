@@ -109,6 +109,29 @@ def test_kept_until_the_next_use(keys: str, count: int, expected: str) -> None:
     assert kept(list(keys), count) == [flag == "1" for flag in expected]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_the_content_that_was_unused_for_longest_gives_way(count: int) -> None:
+    """Against a list of what the buffers hold, the latest use last."""
+    keys = np.random.default_rng(count).integers(0, 5, 60).tolist()
+    held: list[int] = []
+    last: dict[int, int] = {}
+    wanted = [False] * len(keys)
+    for number, key in enumerate(keys):
+        if key in held:
+            wanted[last[key]] = True
+            held.remove(key)
+        held, last[key] = [*held, key][-count:], number
+    assert kept(keys, count) == wanted
+
+
+@pytest.mark.parametrize(("size", "base"), [(5, 4), (6, 4), (7, 0)])
+def test_one_piece_lies_apart_from_the_step_before_where_it_just_fits(size: int, base: int) -> None:
+    pool = Pool(10)
+    buffers = Buffers(pool, two=True)
+    assert buffers._in_one_piece({A: size - 1, B: 1}, Buffer(0, 4)) == {A, B}
+    assert buffers._held == {A: Buffer(base, size - 1), B: Buffer(base + size - 1, 1)}
+
+
 WALK = """
 import numpy as np
 from weft.compiler.scheduler.buffers import Buffers, Key

@@ -229,3 +229,18 @@ def test_factors_of_groups_are_of_channels_next_to_each_other(channels: int, gro
     factors = [maker.normal(groups if opset < 21 else channels) for _ in range(2)]
     assert agree(maker, tmp_path, 0, maker.node("GroupNormalization", "x", *factors, num_groups=groups,
                                                 epsilon=0.5)) == 2
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_second_factor_is_no_part_of_another_tensor(joined: bool, tmp_path: Path) -> None:
+    """It lies as weights do, so what a Concat has too is copied for it."""
+    maker = ModelMaker((6, 4))
+    right = maker.node("Relu", maker.node("MatMul", "x", maker.normal(4, 5)))
+    left = maker.node("Relu", maker.node("MatMul", "x", maker.normal(4, 6)))
+    outputs = [maker.node("Concat", right, left, axis=1)] if joined else []
+    outputs.append(maker.node("MatMul", left, right))
+    assert agree(maker, tmp_path, 0, *outputs) == 2
+    graph = normalise(read_model(maker.save(tmp_path / "net.onnx", *outputs)), 8)
+    parts = {name for node in graph.nodes if node.op == "Assemble" for name in node.inputs}
+    factors = [node.input(1) for node in graph.nodes if node.op == "Product"]
+    assert bool(parts) == joined and factors and not parts.intersection(factors)

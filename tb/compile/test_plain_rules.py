@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from weft.compiler.choices import Choices
 from weft.compiler.errors import CompileError
+from weft.compiler.frontend.check_quantizers import check_quantizers
 from weft.compiler.frontend.graph import Graph, GraphPort, Node
 from weft.compiler.frontend.quantizers import with_fake_quantizers
 from weft.compiler.layers.stages import Convolution
@@ -22,6 +24,9 @@ from weft.compiler.quantize.work import done_macs
 from weft.compiler.scheduler import schedule as scheduling
 from weft.compiler.scheduler.schedule import FEW_PACE, Schedule, interleaved
 from weft.compiler.scheduler.stages import _has_work
+from weft.compiler.tiling.candidates import candidates
+from weft.compiler.tiling.cuts import Cut
+from weft.compiler.tiling.weight_tiles import WeightTiles
 from weft.hw.contract.arch import Arch
 from weft.tmodel.window import Window
 
@@ -48,6 +53,27 @@ def test_bytes_that_are_joined_have_one_scale_and_one_zero_point(scale: str, zer
     else:
         with pytest.raises(CompileError, match="one scale and zero point"):
             with_fake_quantizers(graph)
+
+
+@pytest.mark.parametrize(("op", "rank", "attributes", "axes"), [
+    ("Conv", 4, {}, {0, -4}), ("Conv", 3, {}, {0, -3}), ("ConvTranspose", 4, {}, {1, -3}), ("MatMul", 2, {}, {1, -1}),
+    ("Gemm", 2, {}, {1, -1}), ("Gemm", 2, {"transB": 0}, {1, -1}), ("Gemm", 2, {"transB": 1}, {0, -2})])
+def test_scales_of_weights_lie_on_their_output_channels(op: str, rank: int, attributes: dict[str, int],
+                                                        axes: set[int]) -> None:
+    """Counted from the first axis or from the last one."""
+    for axis in range(-rank, rank):
+        nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["r"], axis=axis),
+                 helper.make_node(op, ["x", "r"], ["y"], **attributes)]
+        model = helper.make_model(helper.make_graph(
+            nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4] * rank)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(np.ones((4,) * rank, np.int8), "w"),
+             numpy_helper.from_array(np.ones(4, np.float32), "s")]))
+        if axis in axes:
+            check_quantizers(model)
+        else:
+            with pytest.raises(CompileError, match="attribute axis"):
+                check_quantizers(model)
 
 
 @pytest.mark.parametrize("readers", [
@@ -149,3 +175,35 @@ def test_a_step_of_the_bias_alone_is_a_step(starts: bool, chosen: list[int], wor
     assert _has_work(shape, region, (0, 1), (0, 1)) == works
     region.tiles = (2, 3)
     assert not _has_work(shape, region, (0, 1), (0, 1))
+
+
+# -- tiling ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("size", "tiles"), [((4, 3), 3), ((1, 1), 3), ((4, 3), 1)])
+def test_channel_tiles_are_also_the_outer_loop_where_both_loops_turn(size: tuple[int, int], tiles: int) -> None:
+    """So with several parts of the pixels and several groups of output channel tiles."""
+    shape: Any = SimpleNamespace(
+        output_size=size, loads=False, input_tiles=2, output_tiles=tiles, most_taps=1, links=lambda *_: (2, 1),
+        weight_vectors=lambda *_: 1,
+        cuts=lambda grains, groups: np.zeros((len(grains) * len(groups), len(Cut._fields))))
+    found = candidates(shape, 0)
+    every = [found.tiling(row) for row in range(len(found.grain))]
+    plain = {repr({**each.to_json(), "outputs_outer": True}) for each in every if not each.outputs_outer}
+    turned = {repr(each.to_json()) for each in every if each.outputs_outer}
+    both = {repr({**each.to_json(), "outputs_outer": True}) for each in every
+            if each.grain.size != size and each.outputs < tiles}
+    assert turned == both & plain == both and bool(turned) == (size != (1, 1) and tiles > 1)
+
+
+@pytest.mark.parametrize(("change", "alike"), [
+    ({}, True), ({"bias": 7}, True), ({"biased": False}, False), ({"carries_bias": True}, False)])
+def test_output_channel_tiles_are_alike_with_the_same_bias(change: dict[str, Any], alike: bool) -> None:
+    """Its place does not count: offsets are from there."""
+    def block(bias: int, **more: Any) -> Any:
+        tile = SimpleNamespace(tap=(0, 0), offset=bias + 1, kernel_rows=1, taps=0, rows=4)
+        return SimpleNamespace(**{"bias": bias, "tiles": [[tile]], "most_taps": 1, "carries_bias": False,
+                                  "biased": True, "owner": 0, **more})
+
+    changed = dict(change)
+    second = block(changed.pop("bias", 0), **changed)
+    (first, *_), (other, *_) = WeightTiles((block(0), second), Window((1, 1))).alike_blocks
+    assert (first == other) == alike
