@@ -81,11 +81,11 @@ def test_branches_that_are_inlined_compute_what_they_did(seed: int) -> None:
         numpy_helper.from_array(np.array(bool(seed % 2)), "yes")]), opset_imports=[helper.make_opsetid("", 17)],
         ir_version=8)
     given = [{"x": np.array([0.5, -2], np.float32), "c": np.array(value)} for value in (True, False)]
-    wanted = [run_model(model, inputs) for inputs in given]
+    wanted = [run_model(model, sample) for sample in given]
     inline_choices(model)
     assert all(node.input[0] == "c" for node in model.graph.node if node.op_type == "If")
-    for inputs, values in zip(given, wanted, strict=True):
-        found = run_model(model, inputs)
+    for sample, values in zip(given, wanted, strict=True):
+        found = run_model(model, sample)
         for name, value in values.items():
             np.testing.assert_allclose(found[name], value, rtol=1e-6)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -113,11 +114,12 @@ def transposed(maker: ModelMaker, draw: Generator, name: str, shape: Shape) -> s
         return None
     axes, kind = len(shape) - 2, int(draw.integers(4))
     kernel, strides = draw.integers(2, 5, axes).tolist(), draw.integers(2, 4, axes).tolist()
-    pads = [{"pads": [1, *[0] * (axes - 1), *[1] * axes]}, {"auto_pad": "SAME_UPPER"}, {"auto_pad": "SAME_LOWER"},
-            {"output_shape": [size * stride for size, stride in zip(shape[2:], strides, strict=True)]}][kind]
+    forms: list[dict[str, Any]] = [
+        {"pads": [1, *[0] * (axes - 1), *[1] * axes]}, {"auto_pad": "SAME_UPPER"}, {"auto_pad": "SAME_LOWER"},
+        {"output_shape": [size * stride for size, stride in zip(shape[2:], strides, strict=True)]}]
     more = {"output_padding": draw.integers(0, 2, axes).tolist()} if kind in (0, 3) else {}
     return maker.node("ConvTranspose", name, maker.normal(shape[1], 3, *kernel), strides=strides, kernel_shape=kernel,
-                      **pads, **more)
+                      **forms[kind], **more)
 
 
 def pool(maker: ModelMaker, draw: Generator, name: str, shape: Shape) -> str | None:

@@ -58,7 +58,7 @@ def test_bytes_that_are_joined_have_one_scale_and_one_zero_point(scale: str, zer
 @pytest.mark.parametrize(("op", "rank", "attributes", "axes"), [
     ("Conv", 4, {}, {0, -4}), ("Conv", 3, {}, {0, -3}), ("ConvTranspose", 4, {}, {1, -3}), ("MatMul", 2, {}, {1, -1}),
     ("Gemm", 2, {}, {1, -1}), ("Gemm", 2, {"transB": 0}, {1, -1}), ("Gemm", 2, {"transB": 1}, {0, -2})])
-def test_scales_of_weights_lie_on_their_output_channels(op: str, rank: int, attributes: dict[str, int],
+def test_scales_of_weights_lie_on_their_output_channels(op: str, rank: int, attributes: dict[str, Any],
                                                         axes: set[int]) -> None:
     """Counted from the first axis or from the last one."""
     for axis in range(-rank, rank):

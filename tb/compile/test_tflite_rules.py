@@ -67,8 +67,12 @@ def test_a_bias_without_a_scale_has_that_of_the_image_times_the_weights(source: 
     values = [scaled(0.5, 3), scaled(0.25, 0), scaled(2.0, 1), SimpleNamespace(
         constant=np.array([4, -8]), tensor=SimpleNamespace(quantization=None))]
     made: list[np.ndarray] = []
-    op: Any = SimpleNamespace(has=lambda index: True, input=values.__getitem__,
-                              constant=lambda value, what: made.append(value) or what, read=str)
+
+    def keep(value: np.ndarray, what: str) -> str:
+        made.append(value)
+        return what
+
+    op: Any = SimpleNamespace(has=lambda index: True, input=values.__getitem__, constant=keep, read=str)
     assert _bias(op, 3, source) == ["bias"]
     assert made[0].tolist() == (np.array([4, -8]) * values[source].tensor.quantization.scales * 0.25).tolist()
 
@@ -92,9 +96,13 @@ def test_slices_are_those_of_python(seed: int) -> None:
         constants[what] = value.tolist()
         return what
 
+    def emit(kind: str, names: list[str]) -> str:
+        nodes.append(kind)
+        return kind
+
     op: Any = SimpleNamespace(layout=lambda _: "", read=lambda *_: "x", shape=lambda _: shape, made=wanted.shape,
                               constant=keep, place=lambda axis, layout: axis, give=lambda *_, **__: None,
-                              emit=lambda kind, names: nodes.append(kind) or kind)
+                              emit=emit)
     _give_slice(op, *([each[place] for each in ranges] for place in range(3)))
     for begin, end, axis, step in zip(*(constants.get(each, []) for each in ("begins", "ends", "axes", "steps")),
                                       strict=True):

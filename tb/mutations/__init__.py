@@ -43,6 +43,7 @@ def breaks() -> list[Break]:
         blocks,
         by_hand,
         by_hand_files,
+        by_hand_forms,
         by_hand_machine,
         by_hand_places,
         by_hand_rooms,
@@ -65,4 +66,4 @@ def breaks() -> list[Break]:
             *driver.BREAKS, *c_driver.BREAKS, *report.BREAKS, *tflite.BREAKS,
             *once_drawn.BREAKS, *by_hand.BREAKS, *by_hand_machine.BREAKS, *by_hand_places.BREAKS,
             *by_hand_rules.BREAKS, *by_hand_schedules.BREAKS, *by_hand_files.BREAKS, *by_hand_rooms.BREAKS,
-            *by_hand_turns.BREAKS]
+            *by_hand_turns.BREAKS, *by_hand_forms.BREAKS]
