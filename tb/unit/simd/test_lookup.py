@@ -8,7 +8,8 @@ import pytest
 from amaranth.sim import Simulator
 
 from weft.hw.contract.arch import Arch
-from weft.hw.simd.lut import LookupTables
+from weft.hw.contract.instructions import KEY_ENTRIES
+from weft.hw.simd.lut import LookupTables, TableLoader
 from weft.hw.simd.reference import LookupReference
 
 
@@ -70,3 +71,41 @@ def test_lookup_matches_reference(data_type: str, depth: int, tables: int) -> No
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
+
+
+def test_a_load_reads_a_table_once_and_of_the_keys_the_first_two() -> None:
+    """Loads behind each other, with strides, requests that wait, and answers as late as the memory's."""
+    arch, rng = machine("FP8BP4", 5, 2).replace(local_depth=128), np.random.default_rng(seed=3)
+    dut, latency = TableLoader(arch), 4
+    loads = [(1, 3, 0), (0, 20, 1), (2, 40, 2), (0, 1, 0), (1, 60, 1)]
+    asked: list[int] = []
+    stored: list[tuple[int, int, int]] = []
+
+    async def bench(ctx) -> None:
+        pipe: list[int | None] = [None] * latency
+        for table, base, stride in loads:
+            ctx.set(dut.operation.valid, 1)
+            ctx.set(dut.operation.payload, {"table": table, "base": base, "stride_log2": stride})
+            taken = False
+            while not taken:
+                answer = pipe.pop(0)
+                ctx.set(dut.local_read.response.valid, answer is not None)
+                ctx.set(dut.local_read.response.payload, [answer or 0] * arch.lane_count)
+                ctx.set(dut.local_read.request.ready, int(rng.random() < 0.7))
+                request = dut.local_read.request
+                asks = ctx.get(request.valid) and ctx.get(request.ready)
+                pipe.append(ctx.get(request.payload) if asks else None)
+                asked.extend(pipe[-1:] if asks else [])
+                if ctx.get(dut.load_valid):
+                    stored.append((ctx.get(dut.load_table), ctx.get(dut.load_entry), ctx.get(dut.load_vector[0])))
+                taken = bool(ctx.get(dut.operation.ready))
+                await ctx.tick()
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    expected = [(table, entry, base + (entry << stride)) for table, base, stride in loads
+                for entry in range(arch.lut_depth if table else KEY_ENTRIES)]
+    assert stored == expected
+    assert asked == [address for _, _, address in expected]

@@ -152,3 +152,39 @@ def test_reset_clears_registers_and_what_is_under_way(simd: SimpleNamespace) -> 
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
+
+
+def test_a_write_goes_once_though_all_before_it_waits(simd: SimpleNamespace) -> None:
+    """With register slices there is room for it in the way to the accumulators before there is behind the queue."""
+    plain = SimdOperation(opcode=Op.MOVE, destination=1)
+    adds = [SimdOperation(read=address, write=20 + address, accumulate=True, output_shift=4) for address in range(8)]
+    simd.check(simd.machine(register_slices=1), [each for write in adds * 3 for each in (write, plain)], stall=0.3,
+               seed=8)
+
+
+@pytest.mark.parametrize("slices", [0, 1])
+def test_no_result_is_lost_while_another_unit_keeps_the_way_to_the_accumulators(simd: SimpleNamespace,
+                                                                                slices: int) -> None:
+    """As many as may be under way wait in the queue, for none has gone on to the write's end."""
+    unit, asked = SimdUnit(simd.machine(register_slices=slices)), []
+    count, refused = 24, 80
+
+    async def bench(ctx) -> None:
+        number, written = 0, False
+        write = unit.accumulator_write
+        for cycle in range(refused + 4 * count):
+            ctx.set(unit.operation.valid, number < count)
+            ctx.set(unit.operation.payload, simd.fields(SimdOperation(opcode=Op.ZERO, write=number)))
+            ctx.set(write.request.ready, cycle >= refused)
+            ctx.set(write.written, written)
+            number += ctx.get(unit.operation.ready)
+            written = ctx.get(write.request.valid) and cycle >= refused
+            if written:
+                asked.append(ctx.get(write.request.payload.address))
+            await ctx.tick()
+
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert asked == [*range(count)]
