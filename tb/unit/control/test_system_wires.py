@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, unsigned
+from amaranth.lib import stream
 from amaranth.sim import Simulator
 
+from weft.hw.contract.isa import Isa
 from weft.hw.contract.units import UNIT_NAMES, dram_units
 from weft.hw.core import Core
 from weft.hw.system import System
@@ -102,6 +104,62 @@ def test_a_machine_executes_while_a_unit_a_bus_or_the_array_does(name: str) -> N
             ctx.set(wire, 0)
         ctx.set(interlock.idle, 0)
         assert ctx.get(supervisor.executing)
+
+    simulator = Simulator(m)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+def test_a_repeat_counts_as_being_fetched_until_its_last_instruction_and_a_stop_ends_it() -> None:
+    arch = lockstep_archs()["lanes4_lut"]
+    isa, m = Isa(arch), Module()
+    words = stream.Signature(unsigned(8 * isa.instruction_bytes)).create()
+    fetch: Any = SimpleNamespace(busy=Signal(), instruction=words)
+    program: Any = SimpleNamespace(busy=Signal())
+    supervisor: Any = SimpleNamespace(stop=Signal())
+    core: Any = SimpleNamespace(_arch=arch)
+    o, fetching = Core._expand(core, m, program, fetch, supervisor)
+    repeated = 6
+
+    async def bench(ctx: Any) -> None:
+        for busy in (fetch.busy, program.busy):
+            ctx.set(busy, 1)
+            assert ctx.get(fetching)
+            ctx.set(busy, 0)
+        assert not ctx.get(fetching)
+        for stops in (False, True):
+            ctx.set(o.ready, 1)
+            for instruction in (isa.no_op(), isa.repeat(1, repeated)):
+                ctx.set(words.valid, 1)
+                ctx.set(words.payload, isa.encode(instruction))
+                await ctx.tick().until(words.ready)
+            ctx.set(words.valid, 0)
+            seen = 0
+            while ctx.get(fetching):
+                seen += ctx.get(o.valid)
+                ctx.set(supervisor.stop, stops and seen == 2)
+                await ctx.tick()
+                assert not ctx.get(supervisor.stop) or not ctx.get(fetching)
+            assert seen == (2 if stops else repeated)
+
+    simulate(m, bench)
+
+
+def test_an_error_is_of_the_operation_at_its_port_or_of_the_next_instruction() -> None:
+    arch = lockstep_archs()["lanes2"]
+    m, supervisor, interlock, decoder = Module(), Wires(), Wires(), Wires()
+    core: Any = Wires()
+    core._arch = arch
+    Core._supervise(core, m, supervisor, Wires(), Wires(), Signal(), decoder, interlock,  # type: ignore[arg-type]
+                    {unit: Wires() for unit in UNIT_NAMES}, [SimpleNamespace(request=Wires())])
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(interlock.faulting_program_counter, 5)
+        ctx.set(decoder.program_counter, 9)
+        for faulting, expected in ((0, 9), (1, 5), (4, 5)):
+            ctx.set(supervisor.faulting, faulting)
+            assert ctx.get(supervisor.faulting_program_counter) == expected
+            assert ctx.get(interlock.faulting) == faulting
 
     simulator = Simulator(m)
     simulator.add_testbench(bench)
