@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from weft.boards import BOARDS
 from weft.cli.main import exit_code
-from weft.hw.contract.csr import IDENTITY, board_code
+from weft.hw.contract.csr import IDENTITY, arch_hash, board_code
 from weft.runtime.driver import uartbone
-from weft.runtime.driver.built_shells import known_bauds
+from weft.runtime.driver.built_shells import built_shells, known_bauds, shell_of
+from weft.runtime.driver.registers import DeviceError
 from weft.runtime.driver.serial_ports import _asked
+from weft.runtime.driver.shell_file import ShellFile
 from weft.runtime.driver.transport import LinkError, LinkFault
 from weft.runtime.session import Session
 from weft.tb.bench.boards_at_hand import leave, plug_in
@@ -215,3 +218,23 @@ def test_what_a_page_tells_to_type_works_on_that_board(command: object, here: Pa
     code = exit_code(words)
     assert code == 0, capfd.readouterr().err
     assert board.started
+
+
+def test_a_shell_is_its_boards_if_machine_and_base_of_the_registers_are(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bitstream of the same machine, made with the registers elsewhere, has another shell."""
+    monkeypatch.chdir(tmp_path)
+    leave(board_description(TINY, "ulx3s"), "ulx3s")
+    (_, shell), = [each for each in built_shells() if isinstance(each[1], ShellFile)]
+
+    def asked(base: int, board: str, machine: int) -> ShellFile | None:
+        says = {"BOARD": board_code(board), "ARCH_HASH": machine}
+        return shell_of(SimpleNamespace(read=says.__getitem__, base=base), "serial:x")  # type: ignore[arg-type]
+
+    own = arch_hash(TINY)
+    assert asked(shell.machine_base, "ulx3s", own) == shell
+    assert asked(shell.machine_base, "", own) is None
+    for base, board, machine in ((shell.machine_base + 4096, "ulx3s", own), (shell.machine_base, "ulx3s", own ^ 1),
+                                 (shell.machine_base, "ecpix5", own)):
+        with pytest.raises(DeviceError, match=f"bitstream of {board}"):
+            asked(base, board, machine)

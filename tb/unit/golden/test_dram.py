@@ -49,6 +49,8 @@ def test_what_lies_behind_the_memory_in_a_longer_file_is_none_of_it(tmp_path: Pa
     long, short = Dram(make_arch(axi_address_width=24), tmp_path / "dram"), make_arch(axi_address_width=20)
     long.fill(1 << 22, (1 << 22) + 1, 1)
     assert list(Dram(short, tmp_path / "dram").extents()) == []
+    long.fill((1 << 20) - 1, (1 << 20) + (1 << 16), 1)
+    assert [end for _, end in Dram(short, tmp_path / "dram").extents()] == [1 << 20]
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")

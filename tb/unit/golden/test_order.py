@@ -108,6 +108,14 @@ def test_signals_that_do_not_fit_are_refused(cores: list[list[Instruction]], tol
         check(*cores)
 
 
+def test_a_counter_may_hold_all_that_its_bits_count() -> None:
+    """255 posts before the first wait, and again before the next one."""
+    post = ISA.post(2, [1], 0, 1)
+    check([post] * 255, [ISA.wait(2, 255, 0, 1)])
+    check([*[post] * 255, ISA.wait(0, 1, 0, 1), *[post] * 255],
+          [ISA.wait(2, 255, 0, 1), ISA.post(0, [0], 0, 1), ISA.wait(2, 255, 0, 1)])
+
+
 def test_more_signals_than_can_be_ordered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "MOST_SIGNALS", 2)
     both = [ISA.wait(0, 1, 0, 1)], [ISA.post(0, [0], 0, 1)]
