@@ -4,12 +4,14 @@
 from random import Random
 
 import pytest
+from amaranth.sim import Simulator
 
 from weft.hw.bus.dram_writer import DramWriter
 from weft.hw.contract.timing import DRAM_REQUEST_LATENCY, LOCAL_READ_LATENCY
 from weft.tb.bench.axi_models import AxiWriteMemory, ByteMemory
 from weft.tb.bench.block_bench import simulate
 from weft.tb.bench.block_models import Model, Pulses, ReadServer, Script, Source
+from weft.tb.random.lockstep_archs import lockstep_archs
 from weft.tb.unit.bus.dram_moves import (
     MACHINES,
     Move,
@@ -183,3 +185,25 @@ def test_error_responses_pulse_and_drain(machine) -> None:
     bad = sum(1 for address, beats, _ in bench.axi.bursts
               if address < ERRORS.stop and address + beats * bus > ERRORS.start)
     assert bad and len(bench.error.cycles) == bad
+
+
+@pytest.mark.parametrize("slices", [0, 1])
+def test_an_error_is_told_when_the_interlock_hears_of_ends_so_far(slices: int) -> None:
+    """The cycle after the response; with register slices ends come a cycle later, and so do errors."""
+    dut = DramWriter(lockstep_archs()["lanes2"].replace(register_slices=slices))
+    responses = [0, 2, 0, 3, 1, 0, 0, 0]
+    found = []
+
+    async def bench(ctx) -> None:
+        ctx.set(dut.b.valid, 1)
+        for response in responses:
+            ctx.set(dut.b.payload.resp, response)
+            found.append(ctx.get(dut.error))
+            await ctx.tick()
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    bad = [int(response != 0) for response in responses]
+    assert found == [0] * (1 + slices) + bad[:-1 - slices]

@@ -399,6 +399,7 @@ def test_samples_in_c(tiny: Any) -> None:
     assert (profile.samples, list(profile.offered), list(profile.taken)) == (
         1, [1, 1, 0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0])
     assert tiny.weft_decode_sample(c_uint64(FILLER), byref(sample)) == 0
+    assert tiny.weft_decode_sample(c_uint64(FILLER | 1 << 40), byref(sample)) == 1  # the last program counter
 
 
 def test_no_heap() -> None:
