@@ -212,18 +212,23 @@ class Contention(Model):
             self.gaps.append(ports.cycle)
 
 
-def test_a_gap_comes_after_so_many_contended_cycles_in_a_row() -> None:
-    arch, few = machine(2), STARVATION_LIMIT - 1
+@pytest.mark.parametrize(("pattern", "gaps"), [
+    ([0] * 10 + [*[1] * (STARVATION_LIMIT - 1), 0] * 2 + [1] * STARVATION_LIMIT + [0], [0]),
+    ([0] * 10 + [1] * (3 * (STARVATION_LIMIT + 1) + 3), [-2 * STARVATION_LIMIT - 5, -STARVATION_LIMIT - 4, -3])],
+    ids=["in a row", "without an end"])
+def test_a_gap_comes_after_so_many_contended_cycles_in_a_row(pattern: list[int], gaps: list[int]) -> None:
+    """``gaps``: after the pattern's end. A gap is of one cycle, also where a memory still keeps somebody waiting."""
+    arch = machine(2)
     walk = {"base": 5, "stride_log2": 0, "pitch": 0}
     long = {"size_m1": 15, "rows_m1": 7, "swap": 0, "loads": 0, "zeroes": 0, "accumulate": 1, "input_shift": 0,
             "local": walk, "accumulator": walk}
-    dut, pattern = MatMulUnit(arch), [0] * 10 + [*[1] * few, 0] * 2 + [1] * STARVATION_LIMIT + [0]
+    dut = MatMulUnit(arch)
     source = Source("operation", [to_bits(dut.operation.payload.shape(), long)], Random(0), 1)
     memory, found = ReadServer("local_read", [0] * 41, LOCAL_READ_LATENCY, Random(0)), Contention(pattern)
     simulate(dut, source, memory, Array(arch), Ended(1), found)
     asked = [cycle for cycle, _ in memory.requests]
-    assert [gap for gap in found.gaps if asked[0] < gap < asked[-1]] == [len(pattern)]
-    assert asked[-1] - asked[0] == 128, "a vector a cycle but for that"
+    assert [gap - len(pattern) for gap in found.gaps if asked[0] < gap < asked[-1]] == gaps
+    assert asked[-1] - asked[0] == 127 + len(gaps), "a vector a cycle but for that"
 
 
 def test_every_step_machine() -> None:

@@ -4,6 +4,7 @@
 from random import Random
 
 import pytest
+from amaranth.sim import Simulator
 
 from weft.hw.bus.csr_slave import CsrSlave
 from weft.hw.contract.arch import Arch
@@ -224,3 +225,29 @@ def test_reads_and_writes_do_not_wait_for_each_other() -> None:
         assert (yield from master.read(ports, OFFSET["PROGRAM_BYTES"])) == 77  # with the write's response still waiting
 
     master.run(steps)
+
+
+def test_reads_that_are_offered_without_a_pause_are_answered_one_by_one() -> None:
+    """Whenever the host takes an answer: no address is taken before the answer to the one before has left."""
+    dut = CsrSlave(Arch.load("tiny"))
+    asked = [CONTROL_REGISTERS[name].offset for name in ("IDENTITY", "ARRAY_SIZE", "VERSION", "LOCAL_DEPTH") * 3]
+    rng, found = Random(5), []
+
+    async def bench(ctx) -> None:
+        taken = 0
+        for _ in range(200):
+            ctx.set(dut.axil.ar.valid, taken < len(asked))
+            ctx.set(dut.axil.ar.payload.addr, asked[min(taken, len(asked) - 1)])
+            ctx.set(dut.axil.r.ready, rng.random() < 0.4)
+            if ctx.get(dut.axil.r.valid) and ctx.get(dut.axil.r.ready):
+                found.append(ctx.get(dut.axil.r.payload.data))
+            taken += ctx.get(dut.axil.ar.valid) and ctx.get(dut.axil.ar.ready)
+            assert taken - len(found) <= 1
+            await ctx.tick()
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    values = parameter_values(Arch.load("tiny"))
+    assert found == [values[name] for name in ("IDENTITY", "ARRAY_SIZE", "VERSION", "LOCAL_DEPTH") * 3]

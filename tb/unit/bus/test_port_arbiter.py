@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from random import Random
 
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
+from amaranth.sim import Simulator
 
 from weft.hw.bus import axi
+from weft.hw.bus.joined_reads import JoinedReads
 from weft.hw.bus.port_arbiter import PortArbiter
 from weft.hw.contract.arch import Arch
 from weft.hw.contract.key_values import SHARED
@@ -256,3 +258,56 @@ def test_a_restart_begins_with_the_first_again(restart: int, first: int) -> None
 def test_latency(kind) -> None:
     found = kind(2, {1: [(0, 1)]}, 1).run()
     assert found.users.seen[0][0] - found.sources[1 if kind is Reads else 3].taken[0] == PORT_LATENCY
+
+
+@pytest.mark.parametrize("sizes", [[16, 15, 2], [16, 16, 1], [15, 10, 8], [9, 8, 16, 1]])
+def test_bursts_of_a_program_that_is_not_taken_have_a_place_for_each_beat(sizes: list[int]) -> None:
+    """One beat more than there are places would keep the data behind it waiting for ever."""
+    places, bursts = program_places(ARCH), [(16 * k, size) for k, size in enumerate(sizes)]
+    run = Reads(2, {0: [(k, 16) for k in range(0, 64, 16)], 2: bursts}, 9, deaf=[2]).run()
+    asked = [client for _, client in run.users.seen].count(2)
+    fits = [count for count in range(len(sizes) + 1) if sum(sizes[:count]) <= places]
+    assert asked == max(fits)
+
+
+def test_reads_of_constants_alike_are_joined_and_others_are_not() -> None:
+    """Against sets: of DRAM1, modifiable, of the same beats, and by all that started together or after a while."""
+    arch, m, rng = ARCH.replace(cores=3, join_cycles=6), Module(), Random(3)
+    ports = [axi.Axi4(32, 64, 1).create() for _ in range(3)]
+    members, taken, grant = Signal(3), Signal(3), Signal(3)
+    joined = JoinedReads(m, arch, ports, members)
+    requests, served = Signal(3), Signal(3)
+    m.d.comb += [requests.eq(Cat(*joined.requests)), served.eq(joined.served(grant))]
+    joined.step(taken)
+
+    async def bench(ctx) -> None:
+        waited, seen = 0, set()
+        for _ in range(600):
+            reads = [(rng.random() < 0.9, int(rng.random() < 0.9), 2 if rng.random() < 0.9 else 0, rng.randrange(2),
+                      int(rng.random() < 0.1)) for _ in ports]
+            for port, (valid, user, cache, address, length) in zip(ports, reads, strict=True):
+                ctx.set(port.ar.valid, valid)
+                ctx.set(port.ar.payload, {"user": user, "cache": cache, "addr": address, "len": length})
+            group = rng.choice([7, 7, 3, 1])
+            ctx.set(members, group)
+            joins = [bool(valid and user == 1 and cache) for valid, user, cache, _, _ in reads]
+            alike = [sum(1 << other for other in range(3) if joins[own] and joins[other]
+                         and reads[own][3:] == reads[other][3:]) for own in range(3)]
+            may = [valid and (not joins[own] or waited == 6 or not group & ~alike[own])
+                   for own, (valid, *_) in enumerate(reads)]
+            assert ctx.get(requests) == sum(int(each) << own for own, each in enumerate(may))
+            own = rng.randrange(3)
+            ctx.set(grant, 1 << own)
+            assert ctx.get(served) == 1 << own | alike[own]
+            goes = ctx.get(served) if may[own] and rng.random() < 0.3 else 0
+            ctx.set(taken, goes)
+            seen.add((waited, any(may)))
+            left = any(each and not goes >> number & 1 for number, each in enumerate(joins))
+            waited = min(waited + 1, 6) if left else 0
+            await ctx.tick()
+        assert {count for count, _ in seen} == set(range(7))
+
+    simulator = Simulator(m)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
