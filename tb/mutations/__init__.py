@@ -50,6 +50,7 @@ def breaks() -> list[Break]:
         by_hand_rules,
         by_hand_schedules,
         by_hand_turns,
+        by_hand_units,
         c_driver,
         compiler,
         control,
@@ -66,4 +67,4 @@ def breaks() -> list[Break]:
             *driver.BREAKS, *c_driver.BREAKS, *report.BREAKS, *tflite.BREAKS,
             *once_drawn.BREAKS, *by_hand.BREAKS, *by_hand_machine.BREAKS, *by_hand_places.BREAKS,
             *by_hand_rules.BREAKS, *by_hand_schedules.BREAKS, *by_hand_files.BREAKS, *by_hand_rooms.BREAKS,
-            *by_hand_turns.BREAKS, *by_hand_forms.BREAKS]
+            *by_hand_turns.BREAKS, *by_hand_forms.BREAKS, *by_hand_units.BREAKS]
