@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.cycles import moves, ports, rescale, simd, sync, two_rows, writer
+from weft.boards import BOARDS
+from weft.cycles import moves, origin, ports, rescale, simd, sync, two_rows, writer
 from weft.cycles.memories import ACCUMULATOR_WRITES, LOCAL_READS
-from weft.cycles.program import NO_MEMORY, WORK
+from weft.cycles.program import MEMORIES, NO_MEMORY, WORK
 from weft.cycles.replay import _end
 from weft.cycles.state import LOAD_WEIGHT, MAT_MUL, MOVE_IN, MOVE_OUT, NONE, ROWS, SIMD, SYNC, WRITER
 from weft.cycles.waits import _moves
 from weft.hw.contract.arch import Arch
+from weft.hw.contract.dram import LiteDram
 from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.timing import LOCAL_READ_LATENCY, PORT_BEATS_WAITING, weight_latency
 from weft.hw.contract.units import OPERATION, Memory
@@ -162,3 +164,20 @@ def test_a_machine_rests_when_its_last_operation_is_known_to_be_done_and_nothing
             operations["unit"], operations["finish_cycle"] = (MAT_MUL, unit), (20, 100)
             work = records(WORK, 2, memory1=[1, memory1])
             assert _end(arch, work, operations, decoded) == end, (name, unit)
+
+
+@pytest.mark.parametrize(("address", "length", "beats"), [(0, 8, (0, 0)), (0, 9, (0, 1)), (64, 16, (8, 9)),
+                                                          (64, 15, (8, 9)), (72, 1, (9, 9))])
+def test_a_program_lies_where_it_begins_and_ends_with_its_last_byte(
+        monkeypatch: pytest.MonkeyPatch, address: int, length: int, beats: tuple[int, int]) -> None:
+    """On a board's memory; the windows move what operations name, each by its own."""
+    monkeypatch.setattr(origin, "rest", lambda *_: None)
+    monkeypatch.setattr(origin, "begin", lambda *_: None)
+    arch, state, work = ARCH.replace(stream_width=64), machine_at_rest(ARCH), records(WORK, 3, window=7)
+    work["memory1"] = [MEMORIES.index(memory) for memory in (Memory.DRAM1, Memory.LOCAL, Memory.DRAM0)]
+    dram = BOARDS["ulx3s"].dram
+    assert isinstance(dram, LiteDram)
+    origin.join_board(state, arch, dram, origin.Origin(address, (100, 200)), work, length)
+    assert (int(state.program["beat"]), int(state.program["last_beat"])) == beats
+    assert work["window"].tolist() == [207, 7, 107]
+    assert (int(state.paced), int(state.control.beats)) == (1, 0)
