@@ -19,6 +19,8 @@ REQUANTIZER = "tb/unit/memory/test_requantizer.py"
 WRITER = "tb/unit/bus/test_dram_writer.py"
 ARBITER = "tb/unit/bus/test_port_arbiter.py"
 CSR = "tb/unit/bus/test_csr_slave.py"
+BRIDGE = "tb/unit/driver/test_bridge.py"
+DEVICE = "tb/unit/driver/test_device.py"
 MAT_MUL = "tb/unit/array/test_mat_mul_unit.py"
 
 BREAKS = [
@@ -57,6 +59,11 @@ BREAKS = [
           "depth=Issue.IN_FLIGHT - 1)",
           "the queue of results has a place too few",
           f"{SIMD}::test_no_result_is_lost_while_another_unit_keeps_the_way_to_the_accumulators"),
+    Break("alone_core_pc", "hw/core.py",
+          "interlock.faulting.any(), interlock.faulting_program_counter, decoder.program_counter)",
+          "interlock.faulting.any(), decoder.program_counter, interlock.faulting_program_counter)",
+          "an error names the instruction of the other kind",
+          f"{WIRES}::test_an_error_is_of_the_operation_at_its_port_or_of_the_next_instruction"),
     Break("alone_core_repeating", "hw/core.py",
           "fetching | repeater.busy",
           "fetching",
@@ -177,4 +184,29 @@ BREAKS = [
           "m.d.sync += starved.eq(Mux(contended, starved + 1, 0))",
           "the gap that MatMul leaves goes on",
           f"{MAT_MUL}::test_a_gap_comes_after_so_many_contended_cycles_in_a_row"),
+    Break("alone_orig_last", "cycles/origin.py",
+          "(origin.program_address + program_bytes - 1) // beat",
+          "(origin.program_address + program_bytes) // beat",
+          "a program that ends with a beat asks for one more",
+          f"{BEATS}::test_a_program_lies_where_it_begins_and_ends_with_its_last_byte"),
+    Break("alone_d_settled", "runtime/driver/bridge.py",
+          "if self._sure and self.shadow.holds(address, words):",
+          "if self.shadow.holds(address, words):",
+          "a write of what is kept leaves what is in doubt",
+          f"{BRIDGE}::test_a_write_of_what_is_kept_repairs_what_is_in_doubt"),
+    Break("alone_d_ahead", "runtime/driver/device.py",
+          "if len(waiting) > AHEAD:",
+          "if len(waiting) >= AHEAD:",
+          "nothing is packed while a run of a map is waited for",
+          f"{DEVICE}::test_a_map_has_one_launch_more_under_way_than_are_processed"),
+    Break("alone_d_high", "runtime/driver/registers.py",
+          "return found[0] | found[1] << 32, found[2] | found[3] << 32",
+          "return found[0] | found[1] << 32, found[2]",
+          "a counter of instructions has 32 bits",
+          f"{DEVICE}::test_registers_as_words_say_counters_and_boards"),
+    Break("alone_d_board", "runtime/driver/registers.py",
+          "if found not in (0, board_code(board)):",
+          "if found != board_code(board):",
+          "a design that names no board is refused",
+          f"{DEVICE}::test_registers_as_words_say_counters_and_boards"),
 ]

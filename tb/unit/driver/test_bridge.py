@@ -561,3 +561,14 @@ def test_commands_behind_a_stray_are_not_carried_out() -> None:
         bridge.command(BASE, word)
     bridge._flush([])
     assert carried[0] == 1 and sum(carried) == 1
+
+
+def test_a_write_of_what_is_kept_repairs_what_is_in_doubt() -> None:
+    memory = Memory(BASE, WORDS)
+    bridge, _ = link("uart", memory)
+    for first in (0, 100):
+        bridge.write(BASE + 4 * first, np.arange(3, dtype=np.uint32) + first)
+    memory.words[1] = memory.words[101] = 9
+    bridge.doubt()
+    bridge.write(BASE, np.arange(3, dtype=np.uint32))
+    assert memory.words[[1, 101]].tolist() == [1, 101]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from weft.runtime.driver.device import Counters, Device
 from weft.runtime.driver.etherbone import Etherbone
 from weft.runtime.driver.links import LinkTarget
 from weft.runtime.driver.register_machine import DeviceTimeout
-from weft.runtime.driver.registers import DeviceError, check_board
+from weft.runtime.driver.registers import DeviceError, Registers, check_board
 from weft.runtime.driver.transport import LinkError
 from weft.runtime.driver.uartbone import UartBone
 from weft.runtime.session import RunResult, Session
@@ -400,3 +401,31 @@ def test_what_is_known_of_programs_is_bounded(monkeypatch: pytest.MonkeyPatch, t
             (done,), = backend.run([[program]])
             assert done.instructions == len(program) // Isa(TINY).instruction_bytes
         assert len(backend._programs) == 2 and board.programs == 4
+
+
+def test_a_map_has_one_launch_more_under_way_than_are_processed() -> None:
+    """So the next images are packed while one runs, and no more of them than that are asked for."""
+    asked, seen = [], []
+
+    def images():
+        for number in range(6):
+            asked.append(number)
+            yield number
+
+    device = SimpleNamespace(launch=lambda inputs, raw: SimpleNamespace(wait=lambda: inputs))
+    for output in Device.map(device, images()):  # type: ignore[arg-type]
+        seen.append((output, len(asked)))
+    assert seen == [(0, 3), (1, 4), (2, 5), (3, 6), (4, 6), (5, 6)]
+
+
+def test_registers_as_words_say_counters_and_boards() -> None:
+    """Both counters have 64 bits; a design that names no board may be any board's."""
+    words = {0x024: [1, 2, 3, 4], 0x0A4: [0]}
+    bridge = SimpleNamespace(read=lambda address, count: np.array(words[address][:count], np.uint32))
+    registers = Registers(bridge, 0)  # type: ignore[arg-type]
+    assert registers.counters() == (1 | 2 << 32, 3 | 4 << 32)
+    check_board(registers, "ulx3s", "x")
+    words[0x0A4] = [board_code("ulx3s")]
+    check_board(registers, "ulx3s", "x")
+    with pytest.raises(DeviceError, match="or load the bitstream of ecpix5"):
+        check_board(registers, "ecpix5", "x")
