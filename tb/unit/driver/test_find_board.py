@@ -225,7 +225,7 @@ def test_a_shell_is_its_boards_if_machine_and_base_of_the_registers_are(
     """A bitstream of the same machine, made with the registers elsewhere, has another shell."""
     monkeypatch.chdir(tmp_path)
     leave(board_description(TINY, "ulx3s"), "ulx3s")
-    (_, shell), = [each for each in built_shells() if isinstance(each[1], ShellFile)]
+    shell, = [each for _, each in built_shells() if isinstance(each, ShellFile)]
 
     def asked(base: int, board: str, machine: int) -> ShellFile | None:
         says = {"BOARD": board_code(board), "ARCH_HASH": machine}

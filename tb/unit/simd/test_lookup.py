@@ -95,7 +95,7 @@ def test_a_load_reads_a_table_once_and_of_the_keys_the_first_two() -> None:
                 request = dut.local_read.request
                 asks = ctx.get(request.valid) and ctx.get(request.ready)
                 pipe.append(ctx.get(request.payload) if asks else None)
-                asked.extend(pipe[-1:] if asks else [])
+                asked.extend([ctx.get(request.payload)] if asks else [])
                 if ctx.get(dut.load_valid):
                     stored.append((ctx.get(dut.load_table), ctx.get(dut.load_entry), ctx.get(dut.load_vector[0])))
                 taken = bool(ctx.get(dut.operation.ready))

@@ -188,7 +188,7 @@ def test_lookups_and_table_loads(simd: SimpleNamespace, stall: float) -> None:
 def test_a_table_is_filled_when_nothing_is_left_behind_the_sequencer(simd: SimpleNamespace) -> None:
     """With a register slice what has just left it is nowhere else yet, so that all else seems to rest."""
     dut = Sequencer(simd.machine(lut_count=1, lut_depth=6))
-    found = []
+    found: list[tuple[int, int, int]] = []
 
     async def bench(ctx) -> None:
         ctx.set(dut.i.valid, 1)
