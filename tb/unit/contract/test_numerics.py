@@ -168,3 +168,8 @@ def test_multiply_exact_at_the_largest_size_of_each_path() -> None:
         for lanes, value in ((256, -(2 ** (width - 1))), (255, 2 ** (width - 1) - 1)):
             found = numerics.multiply_exact(np.full((1, lanes), value), np.full((lanes, 1), value), width)
             assert found.tolist() == [[lanes * value * value]]
+
+
+def test_more_bits_than_a_sum_of_int64_may_have_are_python_ints() -> None:
+    """The sum of two numbers of 63 bits has 64."""
+    assert [numerics.integer_dtype(bits) for bits in (8, 63, 64, 65)] == [np.int64, np.int64, object, object]

@@ -62,3 +62,9 @@ def test_memories_have_names_of_their_own() -> None:
     assert one.memories == one.memories_of(0) and list(one.memories) == ["local", "accumulators", "dram0", "dram1"]
     assert len(two.memories) == 8 and two.memories["core1.local"] == two.memories_of(1)["local"]
     assert one.memories["local"].depth == TINY.local_depth and one.memories["dram1"].depth == TINY.dram1_depth
+
+
+def test_neighbouring_cores_are_behind_different_ports() -> None:
+    found = system(5, 2)
+    assert [found.port_of(core) for core in found.cores] == [0, 1, 0, 1, 0]
+    assert [found.cores_of(port) for port in found.ports] == [(0, 2, 4), (1, 3)]
