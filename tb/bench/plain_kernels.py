@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,27 @@ def plain(kernel: Any) -> Callable[..., Any]:
     for name in source.__code__.co_names:
         if hasattr(names.get(name), "py_func") and names[name] is not kernel:
             names[name] = plain(names[name])
+        elif isinstance(names.get(name), ModuleType):
+            names[name] = Plain(names[name])
     return made
+
+
+class Plain:
+    """A module whose kernels are plain."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the module has by that name, and keep it."""
+        found = getattr(self._module, name)
+        found = plain(found) if hasattr(found, "py_func") else found
+        self.__dict__[name] = found
+        return found
+
+
+WITH_FIELDS: dict[int, tuple[np.dtype, np.dtype]] = {}
+"""Kinds of records, and the same with fields as attributes, by the identity of the first."""
 
 
 class Fields(np.record):  # type: ignore[misc]  # final in numpy's types alone
@@ -31,12 +51,17 @@ class Fields(np.record):  # type: ignore[misc]  # final in numpy's types alone
 
     def __getattribute__(self, name: str) -> Any:
         """Return a field, or what numpy has by that name."""
-        fields = super().__getattribute__("dtype").fields
-        if not fields or name not in fields:
+        try:
+            found = np.void.__getitem__(self, name)
+        except ValueError:  # no field
             return super().__getattribute__(name)
-        found = self[name]
-        inner = getattr(found, "dtype", None)
-        return found.view(np.dtype((Fields, inner))) if inner is not None and inner.names else found
+        if type(found) is np.void or type(found) is np.ndarray and found.dtype.names:
+            kind = found.dtype
+            made = WITH_FIELDS.get(id(kind))
+            if made is None or made[0] is not kind:
+                made = WITH_FIELDS[id(kind)] = kind, np.dtype((Fields, kind))
+            return found.view(made[1])
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a field."""
