@@ -30,8 +30,8 @@ def network(draw: np.random.Generator) -> tuple[Graph, set[str]]:
         names.append(f"t{number}")
         if draw.random() < 0.25:
             bad.add(name)
-    read = {name for node in nodes for name in node.inputs}
-    ends = [node.output for node in nodes if node.output not in read or draw.random() < 0.15]
+    used = {name for node in nodes for name in node.inputs}
+    ends = [node.output for node in nodes if node.output not in used or draw.random() < 0.15]
     shapes = dict.fromkeys(names, SHAPE)
     return Graph("net", tuple(nodes), tuple(GraphPort(name, SHAPE, name) for name in ("x", "z")),
                  tuple(GraphPort(f"out of {name}", SHAPE, name) for name in ends), shapes,

@@ -97,7 +97,7 @@ def drawn_layers(draw: np.random.Generator) -> tuple[list[Layer], dict[str, np.n
     """Convolutions, sums and leaky ReLUs on what others made, of numbers of any size."""
     layers, constants, sums = list[Layer](), {}, {}
     variables = [Var("x", 4, 3, 3)]
-    ranges = {"x": None}
+    ranges: dict[str, Range] = {}
     for number in range(int(draw.integers(2, 6))):
         source, other = (variables[int(place)] for place in draw.integers(len(variables), size=2))
         made, kind = Var(f"t{number}", 4, 3, 3), int(draw.integers(3))

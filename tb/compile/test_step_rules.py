@@ -124,7 +124,7 @@ def test_layers_in_stripes_keep_below_what_is_pinned_for_any_of_them(monkeypatch
     own.layout = SimpleNamespace(plans=[SimpleNamespace(need=need)] * 3,  # type: ignore[assignment]
                                  shapes=[SimpleNamespace(scratch=scratch) for scratch in (90, 60, 75)])
     own._hold = lambda number: None  # type: ignore[method-assign]
-    own._emitter = emitter  # type: ignore[method-assign, assignment]
+    own._emitter = emitter  # type: ignore[method-assign]
     with pytest.raises(Asked):
         own.in_stripes(0, 1, 2, behind=0)
     for memory, depth in ((0, 60), (1, ARCH.accumulator_depth)):

@@ -58,7 +58,8 @@ def stored_size(outputs: list[list[tuple[int, Any, np.ndarray]]], biases: np.nda
 
     A tile that is the one before it of its input tile is not stored again. Nor is an output tile that is like the one
     before, wherever it reads; a single tile may then have fewer rows."""
-    size, before = 0, None
+    size = 0
+    before: Any = None
     for tiles, bias in zip(outputs, biases, strict=True):
         fresh = [not number or tiles[number - 1][0] != tile or not np.array_equal(tiles[number - 1][2], content)
                  for number, (tile, _, content) in enumerate(tiles)]

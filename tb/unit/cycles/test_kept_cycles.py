@@ -53,8 +53,8 @@ def writes(isa: Isa) -> Program:
             isa.data_move(OUT, 3, 25, 1), isa.data_move(OUT, 4, 33, 1), isa.data_move(OUT, 5, 2, 7),
             isa.data_move(OUT, 0, 40, 4, far_stride=2), isa.configure(Register.MOVE_ROWS, 2),
             isa.configure(Register.MOVE_FAR_PITCH, 9), isa.data_move(OUT, 0, 60, 3),
-            isa.configure(Register.MOVE_ROWS, 0), isa.data_move(OUT, 3, 3, 45), isa.data_move(IN, 60, 3, 4),
-            isa.data_move(OUT, 60, 5, 2)]
+            isa.configure(Register.MOVE_ROWS, 0), isa.data_move(OUT, 3, 3, 45), isa.data_move(IN, 44, 3, 4),
+            isa.data_move(OUT, 44, 5, 2)]
 
 
 def loads(isa: Isa) -> Program:
