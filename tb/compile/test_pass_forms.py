@@ -14,6 +14,7 @@ from weft.compiler.frontend.onnx_reader import to_graph
 from weft.compiler.frontend.onnx_writer import to_onnx
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
 from weft.compiler.lowering.rewrite import NO_WINDOW
+from weft.compiler.passes import split_channels as split
 from weft.compiler.passes.magnitudes import TURN, turn_magnitudes
 from weft.compiler.passes.round_before_limits import round_before_limits
 from weft.compiler.passes.split_channels import split_channels
@@ -123,3 +124,15 @@ def test_what_a_clip_limits_is_rounded_once(before: tuple[str, ...], low: float,
                   {"low": np.float32(low) * np.ones(()), "high": np.ones(())}, 20)
     ops = [node.op for node in round_before_limits(graph, BYTES).nodes]
     assert ops == [*before, *[FAKE_QUANTIZE] * changes, "Clip", FAKE_QUANTIZE]
+
+
+@pytest.mark.parametrize(("read", "made", "parts", "less"), [
+    (8, 8, (4, 4), True), (9, 8, (4, 4), False), (8, 8, (4, 5), False), (5, 7, (3, 4), True), (4, 9, (4, 4, 1), True),
+    (4, 8, (4, 4, 1), False), (4, 4, (4, 0), True)])
+def test_channels_are_split_where_all_parts_have_as_few_tiles(read: int, made: int, parts: tuple[int, ...],
+                                                              less: bool) -> None:
+    """Of four lanes; the whole has at least as many as are read, for each part reads all of them."""
+    shapes = {"x": (1, read, 1, 1), "y": (1, made, 1, 1)}
+    graph = Graph("net", (), (), (), shapes, {}, 13)
+    conv = Node("y", "Conv", ("x", "w", "b"), ("y",))
+    assert split._no_more_work(graph, conv, [np.arange(count) for count in parts], 4) == less

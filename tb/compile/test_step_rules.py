@@ -180,7 +180,7 @@ def test_moves_before_saves_are_one_chunk_with_them() -> None:
         return [each for each in given if isinstance(each, Signal)]
 
     first, second = (each.operations for each in synchronised([
-        schedule(load(9), save(1), layers=[0, 0]), schedule(load(1), save(9), layers=[1, 1])]))
+        schedule(load(9), save(1), layers=[0, 0]), schedule(save(9), load(1), layers=[1, 1])]))
     assert posts(*first) == [Signal(False, 0, 0b10, Address(DRAM0, 1), 9)] and len(posts(*second)) == 1
     apart, _ = (each.operations for each in synchronised([
         schedule(save(1), load(9), layers=[0, 0]), schedule(load(1), save(9), layers=[1, 1])]))

@@ -75,7 +75,7 @@ def stored_size(outputs: list[list[tuple[int, Any, np.ndarray]]], biases: np.nda
     return size
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(240))
 def test_tiles_hold_the_weights_of_their_taps(seed: int) -> None:
     """Of plain convolutions, in groups and depthwise, with what is zero left out, and with what repeats stored once."""
     draw = np.random.default_rng(seed)
@@ -83,7 +83,7 @@ def test_tiles_hold_the_weights_of_their_taps(seed: int) -> None:
     group = [1, int(draw.integers(2, 4)), 0][kind]
     channels = int(draw.integers(1, 4)) * group if group else int(draw.integers(2, 11))
     if group == 1:
-        channels = int(draw.integers(1, 11))
+        channels = int(draw.choice([1, 3, 4, 7, 8, 12]))
     group = group or channels
     made = int(draw.integers(1, 4 if kind else 12)) * group if kind != 2 else channels
     window = Window(*((int(a), int(b)) for a, b in (draw.integers(1, 4, 2), draw.integers(1, 3, 2),

@@ -46,6 +46,7 @@ def breaks() -> list[Break]:
         by_hand_forms,
         by_hand_machine,
         by_hand_places,
+        by_hand_plain,
         by_hand_rooms,
         by_hand_rules,
         by_hand_schedules,
@@ -67,4 +68,5 @@ def breaks() -> list[Break]:
             *driver.BREAKS, *c_driver.BREAKS, *report.BREAKS, *tflite.BREAKS,
             *once_drawn.BREAKS, *by_hand.BREAKS, *by_hand_machine.BREAKS, *by_hand_places.BREAKS,
             *by_hand_rules.BREAKS, *by_hand_schedules.BREAKS, *by_hand_files.BREAKS, *by_hand_rooms.BREAKS,
-            *by_hand_turns.BREAKS, *by_hand_forms.BREAKS, *by_hand_units.BREAKS]
+            *by_hand_turns.BREAKS, *by_hand_forms.BREAKS, *by_hand_units.BREAKS,
+            *by_hand_plain.BREAKS]
