@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.cycles import ports, two_rows, writer
+from weft.cycles import moves, ports, reader, tap_rows, two_rows, writer
+from weft.cycles.memories import LOCAL_READS, LOCAL_WRITES
 from weft.cycles.program import WORK
-from weft.cycles.state import LOAD_WEIGHT, WRITER
+from weft.cycles.state import LOAD_WEIGHT, MAT_MUL, MOVE_OUT, NONE, READER, WRITER
 from weft.hw.contract.key_values import SHARED
 from weft.hw.contract.timing import (
     BURSTS_BEFORE_DATA,
@@ -27,6 +28,7 @@ from weft.tb.random.lockstep_archs import lockstep_archs
 
 ARCH = lockstep_archs()["lanes2"]
 CORES = ARCH.replace(dram_ports=SHARED, cores=2)
+client_of = plain(tap_rows.client_of)
 
 
 def test_limits_by_hand() -> None:
@@ -112,3 +114,80 @@ def test_addresses_of_a_core_are_so_far_ahead_of_its_data(ahead: int, begins: bo
     plain(ports.step_writes)(port, states, SimpleNamespace(bus_share=0, dram_write_latency=9, dram_bursts=16), 5)
     assert int(own.aw.taken) == taken and int(core.ahead) == int(core.ahead_before) == ahead - begins + taken
     assert int(own.w_taken) == begins == int(port.begun) == int(port.write_beats)
+
+
+@pytest.mark.parametrize(("offered", "began_with", "left", "taken"), [
+    (1, 2, 1, 0), (1, 1, 1, 1), (1, 1, 0, 1), (1, 2, 2, 0), (0, 0, 0, 0)])
+def test_a_beat_read_finds_room_as_it_was_when_the_cycle_began(offered: int, began_with: int, left: int,
+                                                               taken: int) -> None:
+    """Two beats wait at most. The next one is offered in the cycle in which one is taken, when it is due."""
+    answer = plain(reader.answer)
+    for due in (5, 6):
+        record = records(READER, offered=offered, offered_bytes=7, waiting=left, accepted=3, answered=2)
+        record.due[2], record.beats[2], record.end[2], record.skip[2] = due, 4, 8, 3
+        answer(None, record, SimpleNamespace(bus_share=0, beat_bytes=8), began_with, 5)
+        assert int(record.waiting) == left + taken
+        assert not taken or int(record.waiting_bytes[left]) == 7
+        next_one = (taken or not offered) and due <= 5
+        assert bool(record.offered) == bool(next_one or offered and not taken)
+        assert int(record.offered_bytes) == (5 if next_one else 7) and int(record.beat_out) == bool(next_one)
+
+
+@pytest.mark.parametrize(("slices", "out", "granted", "room", "left"), [
+    (0, 0, 0, True, 0), (0, 1, 0, False, 1), (0, 1, 1, True, 0), (1, 0, 0, True, 0), (1, 1, 0, True, 1),
+    (1, 1, 1, True, 0), (1, 2, 0, False, 2), (1, 2, 1, False, 1)])
+def test_rows_on_their_way_to_local_memory_wait_in_a_register_or_in_two(slices: int, out: int, granted: int,
+                                                                        room: bool, left: int) -> None:
+    """The register is free in the cycle in which it is emptied; the FIFO of two had room when the cycle began."""
+    state = machine_at_rest(ARCH)
+    stream = state.streams[moves.OUT_OF]
+    stream.out, stream.given, stream.pushed = out, 3, 9
+    state.ports[LOCAL_WRITES].grant[MOVE_OUT] = granted
+    assert bool(plain(moves.give)(state, SimpleNamespace(slices=slices), stream)) == room
+    assert (int(stream.out), int(stream.given)) == (left, 3 + (granted and out > 0))
+
+
+@pytest.mark.parametrize("taps", [0b111, 0b101, 0b100, 0b011])
+def test_a_vector_has_all_of_its_rows_when_each_was_served_once(taps: int) -> None:
+    """Rows are served in any order, over several cycles; which were there is forgotten with the vector."""
+    state, served = machine_at_rest(ARCH), plain(tap_rows.rows_served)
+    unit = state.units[MAT_MUL]
+    state.queued[MAT_MUL, 0] = records(WORK, size=4, rows=2, tap_rows=taps)
+    unit.work, unit.row, unit.vector = 0, 1, 1  # far enough from both ends that each row has a vector
+    counting = [row for row in range(3) if taps >> row & 1]
+    for order in (counting, counting[::-1]):
+        for number, row in enumerate(order):
+            for client in range(3):
+                state.ports[LOCAL_READS].grant[client_of(client)] = client == row
+            last = number == len(order) - 1
+            assert bool(served(state, True)) == last
+            assert int(unit.before) == (0 if last else sum(1 << each for each in order[:number + 1]))
+    for client in range(3):
+        state.ports[LOCAL_READS].grant[client_of(client)] = 1
+    assert not served(state, False) and int(unit.before) == taps
+    assert served(state, True)
+
+
+@pytest.mark.parametrize(("taps", "beyond"), [
+    (0b111, {0: 0, 1: 9, 2: 18}), (0b101, {0: 0, 2: 18}), (0b110, {1: 0, 2: 9}), (0b100, {2: 0}), (0b001, {0: 0})])
+def test_rows_of_taps_lie_a_pitch_apart_from_the_first_that_counts(taps: int, beyond: dict[int, int]) -> None:
+    """Row k meets the vector k steps before, on the line where that lies; a row left out between others counts too."""
+    state, banks = machine_at_rest(ARCH), 128
+    unit, found = state.units[MAT_MUL], state.ports[LOCAL_READS].bank
+    state.queued[MAT_MUL, 0] = records(WORK, size=4, rows=3, tap_rows=taps, tap_pitch=9, base0=5, pitch0=40, stride0=2)
+    unit.work = 0
+    for line, vector in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 3)):
+        unit.row, unit.vector = line, vector
+        wanted = {}
+        for row, pitch in beyond.items():
+            step = 4 * line + vector - row
+            if step >= 0:
+                wanted[row] = 5 + step // 4 * 40 + step % 4 * 2 + pitch
+        plain(tap_rows.ask_for_rows)(state, SimpleNamespace(local_banks=banks), True)
+        asked = {row: int(found[client_of(row)]) for row in range(3)}
+        assert {row: bank for row, bank in asked.items() if bank != NONE} == wanted
+        plain(tap_rows.ask_for_rows)(state, SimpleNamespace(local_banks=banks), False)
+        assert all(found[client_of(row)] == NONE for row in range(3))
+    unit.row, unit.vector = 1, 1
+    plain(tap_rows.ask_for_rows)(state, SimpleNamespace(local_banks=1), True)  # all meet: the first of them asks
+    assert [row for row in range(3) if found[client_of(row)] == 0] == [min(beyond)]
