@@ -169,6 +169,16 @@ class Graph:
         """The cached result of :meth:`output_tensors`."""
         return frozenset(port.tensor for port in self.outputs)
 
+    def has_one_reader(self, name: str) -> bool:
+        """Tell whether one input of one node reads a tensor, and no output is it."""
+        return len(self._consumers.get(name, [])) == 1 and name not in self._output_tensors
+
+    def free_name(self, wish: str) -> str:
+        """Return ``wish``, with as many primes behind it as no tensor or constant has."""
+        while wish in self.shapes or wish in self.constants:
+            wish += "'"
+        return wish
+
     def is_constant(self, name: str) -> bool:
         """Tell whether a tensor is a constant."""
         return name in self.constants

@@ -119,9 +119,8 @@ def _is_over_last_axis(graph: Graph, node: Node) -> bool:
 
 def _masks_before(graph: Graph, makers: Mapping[str, Node], name: str) -> Iterator[Mask]:
     """Yield the masks of the scores ``name``; each tensor on the way to the Softmax has no other reader."""
-    readers, ends = graph.consumers(), graph.output_tensors()
     size = graph.shapes[name][-1]
-    while (node := makers.get(name)) and len(readers[name]) == 1 and name not in ends:
+    while (node := makers.get(name)) and graph.has_one_reader(name):
         if node.op in MOVES:
             name = node.input(0)
             if name not in graph.shapes or graph.shapes[name][-1:] != (size,):

@@ -23,12 +23,11 @@ def fold_channelwise(graph: Graph) -> Graph:
     """Return the graph with channelwise factors and offsets folded into the convolutions before them.
 
     Only convolutions without another reader are changed. A factor may come from BatchNormalization or a constant."""
-    consumers, outputs = graph.consumers(), graph.output_tensors()
     made: dict[str, Node] = {}
     constants = dict(graph.constants)
     for node in graph.nodes:
         before = made.get(node.input(0))
-        alone = len(consumers.get(node.input(0), [])) == 1 and node.input(0) not in outputs
+        alone = graph.has_one_reader(node.input(0))
         if before is not None and before.op == "Conv" and alone and is_channelwise(graph, node):
             node = _merge(before, node, constants)
             del made[before.output]
@@ -74,13 +73,11 @@ def _into_gate(graph: Graph, made: dict[str, Node], product: Node, scaling: Node
     factor, offset = (constants[name].astype(np.float64).reshape(-1) for name in scaling.inputs[1:])
     if offset.any() or factor[0] <= 0 or (factor != factor[0]).any():
         return None
-    consumers, outputs = graph.consumers(), graph.output_tensors()
 
     def own(name: str, *ops: str) -> Node | None:
         """Return the node that makes a tensor, if it is one of these operators and nobody else reads it."""
         maker = made.get(name)
-        lone = len(consumers.get(name, [])) == 1 and name not in outputs
-        return maker if maker is not None and maker.op in ops and lone else None
+        return maker if maker is not None and maker.op in ops and graph.has_one_reader(name) else None
 
     for gate in filter(None, (own(name, "Clip", "Relu") for name in product.inputs)):
         conv = own(gate.input(0), "Conv")

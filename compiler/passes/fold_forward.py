@@ -148,7 +148,7 @@ class _Sums:
             return maker
         if maker.op != "Add":
             return None
-        own = [entry for entry in maker.inputs if len(self.readers[entry]) == 1 and entry not in self.ends]
+        own = [entry for entry in maker.inputs if self.graph.has_one_reader(entry)]
         return next((found for entry in own if (found := self.absorber(entry)) is not None), None)
 
 

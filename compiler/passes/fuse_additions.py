@@ -66,15 +66,15 @@ def _weight_sizes(graph: Graph, entry: Sum) -> tuple[float, ...]:
 
 def _sums(graph: Graph) -> list[Sum]:
     """Return the sums of two convolutions that can be joined, whatever their sizes."""
-    makers, readers = {node.output: node for node in graph.nodes}, graph.consumers()
-    given = {port.tensor for port in graph.inputs} | graph.output_tensors()
-    fixed = given | {name for node in graph.nodes if node.op in ("Assemble", "View")
-                     for name in (node.output, *(node.inputs if node.op == "Assemble" else ()))}
+    makers = {node.output: node for node in graph.nodes}
+    fixed = {port.tensor for port in graph.inputs} | graph.output_tensors()
+    fixed |= {name for node in graph.nodes if node.op in ("Assemble", "View")
+              for name in (node.output, *(node.inputs if node.op == "Assemble" else ()))}
     found = []
     for node in graph.nodes:
         convs = [makers.get(name) for name in node.inputs] if node.op == "Add" else []
         own = [conv for conv in convs if conv is not None and conv.op == "Conv" and conv.attributes["group"] == 1
-               and len(readers[conv.output]) == 1 and conv.output not in given]
+               and graph.has_one_reader(conv.output)]
         if len(own) == 2 and _fits(graph, own[0], own[1], fixed):
             found.append(Sum(node, own[0], own[1]))
     return found

@@ -158,8 +158,7 @@ class _Settler:
 
     def _has_one_reader(self, name: str) -> bool:
         """Tell whether a tensor without a scale has one reader, which no output is."""
-        return (name not in self.scales and len(self.readers.get(name, [])) == 1
-                and name not in self.graph.output_tensors())
+        return name not in self.scales and self.graph.has_one_reader(name)
 
     def _made(self, name: str, op: str) -> Node | None:
         """Return the node that makes a tensor if its operator is ``op``, else None."""

@@ -43,9 +43,7 @@ def with_rounding(graph: Graph, quantization: Quantization) -> Graph:
         if scale is None:
             nodes.append(node)
             continue
-        exact = f"{node.output}/exact"
-        while exact in shapes:  # readers of files give that name too
-            exact += "_"
+        exact = graph.free_name(f"{node.output}/exact")  # readers of files give that name too
         shapes[exact] = shapes[node.output]
         nodes += [node.replace(outputs=(exact,)),
                   Node(f"{node.name}/rounded", FAKE_QUANTIZE, (exact,), node.outputs, scale._asdict())]

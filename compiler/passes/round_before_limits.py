@@ -25,7 +25,6 @@ def _end_of_bytes(held: TensorScale, low: float, high: float) -> bool:
 
 def round_before_limits(graph: Graph, arch: Arch) -> Graph:
     """Return the graph with roundings before limits. Without tables only limits at which bytes end anyway change."""
-    consumers, outputs = graph.consumers(), graph.output_tensors()
     quantizers = {node.input(0): node for node in graph.nodes if node.op == FAKE_QUANTIZE}
     rounded: set[str] = set()
     shapes = dict(graph.shapes)
@@ -34,7 +33,7 @@ def round_before_limits(graph: Graph, arch: Arch) -> Graph:
     for node in graph.nodes:
         if node.op == FAKE_QUANTIZE or (node.op == "Identity" and node.input(0) in rounded):
             rounded.add(node.output)
-        single = node.op == "Clip" and node.output not in outputs and len(consumers.get(node.output, [])) == 1
+        single = node.op == "Clip" and graph.has_one_reader(node.output)
         after = quantizers.get(node.output) if single and node.input(0) not in rounded else None
         limits = limits_of(graph, node) if after is not None else None
         if after is None or limits is None or limits[0] == 0:
@@ -43,9 +42,7 @@ def round_before_limits(graph: Graph, arch: Arch) -> Graph:
         if _end_of_bytes(scale_of(after), *limits):
             direct[node.output] = node.input(0)
         elif has_byte_tables(arch):
-            name = f"{node.output}/rounded"
-            while name in shapes:
-                name += "'"
+            name = graph.free_name(f"{node.output}/rounded")
             shapes[name] = shapes[node.output]
             nodes += (after.replace(inputs=node.inputs[:1], outputs=(name,)),
                       node.replace(inputs=(name, *node.inputs[1:])))

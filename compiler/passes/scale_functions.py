@@ -86,8 +86,8 @@ def _places(graph: Graph) -> list[_Place]:
         readers = convolutions_behind(node.output, consumers, outputs) if node.op == FUNCTION else None
         slope = _end(node, graph.opset) if readers else 0.0
         if readers and slope:
-            maker, lone = makers.get(node.input(0)), len(consumers[node.input(0)]) == 1
-            own = maker is not None and maker.op == "Conv" and lone and maker.output not in outputs
+            maker = makers.get(node.input(0))
+            own = maker is not None and maker.op == "Conv" and graph.has_one_reader(maker.output)
             found.append(_Place(node, slope, tuple(readers), maker if own else None))
     return found
 

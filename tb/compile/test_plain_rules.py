@@ -33,6 +33,18 @@ from weft.tmodel.window import Window
 ARCH = Arch.load("tiny").replace(array_size=4)
 
 
+# -- graphs ------------------------------------------------------------------------------------------------------------
+def test_a_graph_knows_what_has_one_reader_and_which_names_are_free() -> None:
+    """Of x twice, of a by two nodes, of b once and as an output, of c once, of y never and as an output."""
+    nodes = (Node("a", "Add", ("x", "x"), ("a",)), Node("b", "Relu", ("a",), ("b",)),
+             Node("c", "Add", ("a", "k"), ("c",)), Node("y", "Add", ("c", "b"), ("y",)))
+    outputs = tuple(GraphPort(name, (1, 2), name) for name in "yb")
+    graph = Graph("g", nodes, (GraphPort("x", (1, 2), "x"),), outputs,
+                  dict.fromkeys((*"xabcy", "c'"), (1, 2)), {"k": np.zeros(2), "k'": np.zeros(2)}, 13)
+    assert [name for name in "xabcyk" if graph.has_one_reader(name)] == ["c", "k"]
+    assert [graph.free_name(wish) for wish in ("new", "a", "c", "k")] == ["new", "a'", "c''", "k''"]
+
+
 # -- readers of operators ----------------------------------------------------------------------------------------------
 CONSTANTS = {"s": np.float32(0.5), "z": np.int8(3), "s2": np.float32(0.25), "z2": np.int8(0)}
 
