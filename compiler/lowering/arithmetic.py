@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lower arithmetic of tensors and constants, and piecewise linear activations, to convolutions, adds and ReLUs."""
+"""Lower arithmetic of tensors and constants to convolutions, adds, products and ReLUs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -15,7 +13,7 @@ from weft.compiler.frontend.graph import Node, Shape
 from weft.compiler.indices.index import FILL, in_memory_order
 from weft.compiler.lowering.axes import Axes, common_axes, default_axes, turn, turned_values
 from weft.compiler.lowering.functions import RECIPROCAL
-from weft.compiler.lowering.gather import broadcast, exact
+from weft.compiler.lowering.gather import broadcast, lie_as_they_are
 from weft.compiler.lowering.lookup import lookup, several_steps
 from weft.compiler.lowering.rewrite import Rewrite
 
@@ -78,7 +76,7 @@ def _spread(node: Node, name: str, value: np.ndarray, shape: Shape) -> np.ndarra
                           "give it the shape that is meant") from None
 
 
-def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None = None) -> Operands:
+def operands_of(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None = None) -> Operands:
     """Return a node's inputs in one memory layout; ``known`` replaces the values of constants.
 
     A tensor alone with constants stays where it lies, so that images with channels last are scaled in place. So do
@@ -110,7 +108,7 @@ def _operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray] | None
 
 
 def _turned_operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray], axes: Axes) -> Operands:
-    """Return the operands of a node, as :func:`_operands` does, after a turn that makes ``axes`` channels and pixels.
+    """Return the operands of a node, as :func:`operands_of` does, after a turn that makes ``axes`` channels and pixels.
 
     The index of the result is that of the shape before the turn."""
     shape = state.graph.shapes[node.output]
@@ -120,7 +118,7 @@ def _turned_operands(state: Rewrite, node: Node, known: Mapping[str, np.ndarray]
               for made, name in zip(names, filter(None, node.inputs), strict=True) if name in known}
     made = f"{node.output}/turned"
     state.declare(made, axes.turned(shape))
-    operands = _operands(state, node.replace(inputs=tuple(names), outputs=(made,)), values)
+    operands = operands_of(state, node.replace(inputs=tuple(names), outputs=(made,)), values)
     index = axes.places(shape) if operands.index is None else operands.index.ravel()[axes.places(shape)]
     return Operands(operands.values, index)
 
@@ -167,7 +165,7 @@ def mean(state: Rewrite, node: Node) -> None:
 
 def _weighted(state: Rewrite, node: Node, weight: float) -> None:
     """Lower ``weight`` times the sum of all inputs."""
-    operands = _operands(state, node)
+    operands = operands_of(state, node)
     total, *rest = operands.tensors
     scaled = bool(operands.constants) or weight != 1
     for number, tensor in enumerate(rest):
@@ -179,7 +177,7 @@ def _weighted(state: Rewrite, node: Node, weight: float) -> None:
 
 def sub(state: Rewrite, node: Node) -> None:
     """Lower Sub."""
-    operands = _operands(state, node)
+    operands = operands_of(state, node)
     left, right = operands.values
     if not isinstance(left, str):
         made = state.scale(node, str(right), -1.0, left)
@@ -192,7 +190,7 @@ def sub(state: Rewrite, node: Node) -> None:
 
 def mul(state: Rewrite, node: Node) -> None:
     """Lower Mul: by a constant, or of two tensors (rounded to the data type's point on the way)."""
-    _product(state, node, _operands(state, node))
+    _product(state, node, operands_of(state, node))
 
 
 def _product(state: Rewrite, node: Node, operands: Operands) -> None:
@@ -212,12 +210,12 @@ def div(state: Rewrite, node: Node) -> None:
         value = state.constant(right).astype(np.float64)
         if not value.all():
             raise state.refusal(node, f"constant {right!r}", 0, "no zeros")
-        _product(state, node, _operands(state, node, {right: 1 / value}))
+        _product(state, node, operands_of(state, node, {right: 1 / value}))
         return
     inverse = f"{node.output}/reciprocal"
     state.declare(inverse, state.graph.shapes[right])
     lookup(state, node.replace(op="Reciprocal", inputs=(right,), outputs=(inverse,), attributes={}), RECIPROCAL)
-    _product(state, node, _operands(state, node.replace(inputs=(left, inverse))))
+    _product(state, node, operands_of(state, node.replace(inputs=(left, inverse))))
 
 
 # -- extremes ------------------------------------------------------------------------------------------------------
@@ -233,7 +231,7 @@ def minimum(state: Rewrite, node: Node) -> None:
 
 def _extreme(state: Rewrite, node: Node, sign: float) -> None:
     """Lower Max (``sign`` 1) or Min (``sign`` -1) of all inputs."""
-    operands = _operands(state, node)
+    operands = operands_of(state, node)
     total, *rest = operands.tensors
     for tensor in rest:
         other = state.scale(node, tensor, sign, part="side")
@@ -241,11 +239,11 @@ def _extreme(state: Rewrite, node: Node, sign: float) -> None:
         beyond = state.relu(node, minus, "beyond")
         total = state.add(node, state.scale(node, beyond, sign, part="extreme"), total, "extreme")
     for bound in operands.constants:
-        total = _bounded(state, node, total, bound, sign)
+        total = bounded_by(state, node, total, bound, sign)
     state.hold(node.output, total, operands.index)
 
 
-def _bounded(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float, sign: float) -> str:
+def bounded_by(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float, sign: float) -> str:
     """Return the tensor max(x, bound) for ``sign`` 1 or min(x, bound) for -1.
 
     It is computed as bound + sign * relu(sign * (x - bound))."""
@@ -256,151 +254,10 @@ def _bounded(state: Rewrite, node: Node, tensor: str, bound: np.ndarray | float,
     return state.scale(node, state.relu(node, difference, "beyond"), sign, bound, "bounded")
 
 
-# -- activations of straight pieces --------------------------------------------------------------------------------
-def lie_as_they_are(state: Rewrite, node: Node) -> tuple[str, np.ndarray | None]:
-    """Return the tensor that holds input 0, and its index array, without moving elements.
-
-    It is for operators that treat all elements alike."""
-    held = state.held[node.input(0)]
-    if held.where is not None and (held.where == -1).any():
-        return exact(state, node, node.input(0)), None
-    return held.tensor, held.where
-
-
-def relu(state: Rewrite, node: Node) -> None:
-    """Lower Relu."""
-    source, index = lie_as_they_are(state, node)
-    state.hold(node.output, state.relu(node, source), index)
-
-
-def leaky_relu(state: Rewrite, node: Node) -> None:
-    """Lower LeakyRelu, max(x, slope * x).
-
-    Slopes that are not between 0 and 1, and all where the machine has no such operation, are lowered as PRelu."""
-    source, index = lie_as_they_are(state, node)
-    slope = float(node.attributes.get("alpha", 0.01))
-    if 0 < slope < 1 and state.has_slopes:
-        made = state.emit(node, "LeakyRelu", [source], {"alpha": slope}, state.shapes[source])
-    else:
-        made = _two_slopes(state, node, source, slope)
-    state.hold(node.output, made, index)
-
-
-def _two_slopes(state: Rewrite, node: Node, source: str, slope: np.ndarray | float) -> str:
-    """Return the tensor that is x if x is positive, else slope * x: x + (1 - slope) * relu(-x).
-
-    If the file rounds its sum, it is relu(x) - slope * relu(-x): one of its terms is 0, so that both can be rounded
-    before."""
-    negative = state.relu(node, state.scale(node, source, -1.0, part="negative"), "below")
-    if state.rounds:
-        return state.add(node, state.relu(node, source, "above"),
-                         state.scale(node, negative, -np.asarray(slope), part="below"))
-    return state.add(node, state.scale(node, negative, 1 - np.asarray(slope), part="below"), source)
-
-
-def prelu(state: Rewrite, node: Node) -> None:
-    """Lower PRelu, with one slope for each channel or element: x + (1 - slope) * relu(-x).
-
-    Slopes of channels stay one operation where the SIMD unit has room for them."""
-    slope = state.constant(node.input(1)).astype(np.float64)
-    operands = _operands(state, node, {node.input(1): 1 - slope})
-    source, factor = operands.values
-    if isinstance(factor, str):
-        below = state.relu(node, state.scale(node, str(source), -1.0, part="negative"), "below")
-        product = state.emit(node, "Mul", [below, factor], {}, state.shapes[below], "below")
-        made = state.add(node, product, str(source))
-    else:
-        slopes = np.broadcast_to(1 - factor, state.shapes[str(source)][1])
-        make = state.slopes if _in_simd(state, node, slopes) else partial(_two_slopes, state)
-        made = make(node, str(source), slopes)
-    state.hold(node.output, made, operands.index)
-
-
-def _in_simd(state: Rewrite, node: Node, slopes: np.ndarray) -> bool:
-    """Tell whether the SIMD unit computes a PRelu with ``slopes`` [channels] in its convolution's layer.
-
-    Where max pools alone read the result, and do not commute with the slopes, the second of two layers pools it. Then
-    the SIMD unit would be what everything waits for."""
-    readers = state.graph.consumers().get(node.output, ())
-    pooled = bool(readers) and all(reader.op == "MaxPool" for reader in readers)
-    commutes = slopes.min() >= 0 and slopes.max() <= 1
-    return (slopes.size <= state.most_slopes and np.abs(slopes).max() + 1 <= state.largest_slope
-            and (commutes or not pooled))
-
-
-def absolute(state: Rewrite, node: Node) -> None:
-    """Lower Abs; on machines that cannot compute it in place, to x + 2 * relu(-x)."""
-    source, index = lie_as_they_are(state, node)
-    if source not in state.magnitudes:  # parts of one tensor share the magnitude of the whole
-        state.magnitudes[source] = (state.emit(node, "Abs", [source], {}, state.shapes[source]) if state.has_abs
-                                    else _two_slopes(state, node, source, -1.0))
-    state.hold(node.output, state.magnitudes[source], index)
-
-
 def negate(state: Rewrite, node: Node) -> None:
     """Lower Neg."""
     source, index = lie_as_they_are(state, node)
     state.hold(node.output, state.scale(node, source, -1.0), index)
-
-
-def clip(state: Rewrite, node: Node) -> None:
-    """Lower Clip, whose bounds are attributes or inputs and may be absent.
-
-    If the minimum exceeds the maximum, every element becomes the maximum. Bounds that are computed are operands of Max
-    and Min."""
-    if not all(map(state.is_constant, filter(None, node.inputs[1:]))):
-        _clip_to_tensors(state, node)
-        return
-    low, high = (float(state.constant(node.input(index)).reshape(-1)[0]) if node.input(index)
-                 else node.attributes.get(key, default)
-                 for index, key, default in ((1, "min", -math.inf), (2, "max", math.inf)))
-    source, index = lie_as_they_are(state, node)
-    state.hold(node.output, _clipped(state, node, source, min(low, high), high), index)
-
-
-def _clip_to_tensors(state: Rewrite, node: Node) -> None:
-    """Lower Clip as the minimum, with input 2, of the maximum of inputs 0 and 1."""
-    source, last = node.input(0), node.input(2)
-    if node.input(1):
-        made = f"{node.output}/raised" if last else node.output
-        state.declare(made, state.graph.shapes[node.output])
-        maximum(state, node.replace(op="Max", inputs=(source, node.input(1)), outputs=(made,)))
-        source = made
-    if last:
-        minimum(state, node.replace(op="Min", inputs=(source, last)))
-
-
-def _clipped(state: Rewrite, node: Node, source: str, low: float, high: float) -> str:
-    """Return ``source`` limited to low..high."""
-    unbounded = float(np.finfo(np.float32).max)
-    if low <= -unbounded:
-        return source if high >= unbounded else _bounded(state, node, source, high, -1.0)
-    if low == high:
-        return state.scale(node, source, 0.0, low)
-    shifted = state.scale(node, source, 1.0, -low, "shifted") if low else source
-    bounded = state.relu(node, shifted, "bounded" if low else "") if high >= unbounded else state.limit(
-        node, shifted, high - low, "bounded" if low else "")
-    return state.scale(node, bounded, 1.0, low) if low else bounded
-
-
-def hard_sigmoid(state: Rewrite, node: Node) -> None:
-    """Lower HardSigmoid: alpha * x + beta limited to 0..1."""
-    source, index = lie_as_they_are(state, node)
-    made = state.scale(node, source, node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5), "line")
-    state.hold(node.output, state.limit(node, made, 1.0), index)
-
-
-def hard_swish(state: Rewrite, node: Node) -> None:
-    """Lower HardSwish: x times (x / 6 + 0.5 limited to 0..1)."""
-    source, index = lie_as_they_are(state, node)
-    gate = state.limit(node, state.scale(node, source, 1 / 6, 0.5, "line"), 1.0, "gate")
-    state.hold(node.output, state.emit(node, "Mul", [source, gate], {}, state.shapes[source]), index)
-
-
-def swish(state: Rewrite, node: Node) -> None:
-    """Lower Swish, also called SiLU: x times sigmoid(alpha * x)."""
-    steps = ("Mul", (0, float(node.attributes.get("alpha", 1.0))), ()), ("Sigmoid", (1,), ()), ("Mul", (0, 2), ())
-    several_steps(state, node.replace(attributes={"kind": "keeps_zero", "steps": steps}))
 
 
 def power(state: Rewrite, node: Node) -> None:

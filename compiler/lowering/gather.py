@@ -169,3 +169,11 @@ def _repeat(state: Rewrite, node: Node, tensor: str, size: tuple[int, int]) -> s
     return state.enlarge(node, tensor, (rows, columns), "repeated")
 
 
+def lie_as_they_are(state: Rewrite, node: Node) -> tuple[str, np.ndarray | None]:
+    """Return the tensor that holds input 0, and its index array, without moving elements.
+
+    It is for operators that treat all elements alike."""
+    held = state.held[node.input(0)]
+    if held.where is not None and (held.where == -1).any():
+        return exact(state, node, node.input(0)), None
+    return held.tensor, held.where

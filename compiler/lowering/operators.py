@@ -14,6 +14,7 @@ from functools import partial
 from weft.compiler.errors import ON_HOST, USE_HOST, CompileError, refuse_node
 from weft.compiler.frontend.graph import FLOAT, Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE
+from weft.compiler.lowering import activations as activations
 from weft.compiler.lowering import arithmetic as arithmetic
 from weft.compiler.lowering import choice as choice
 from weft.compiler.lowering import linear as linear
@@ -49,7 +50,7 @@ def _not_negative(low: float, high: float) -> tuple[float, float]:
 
 
 OPERATORS: dict[str, Operator] = {
-    "Abs": Operator(arithmetic.absolute, elementwise=True),
+    "Abs": Operator(activations.absolute, elementwise=True),
     "Add": Operator(arithmetic.add, elementwise=True, scales=True),
     "ArgMax": HOST,
     "ArgMin": HOST,
@@ -58,7 +59,7 @@ OPERATORS: dict[str, Operator] = {
         linear.batch_normalization,
         {"epsilon": ANY, "momentum": ANY, "spatial": only(1), "training_mode": only(0)}, constants=(1, 2, 3, 4)),
     "Celu": _function({"alpha": ANY}, ValueTable(keeps_zero=True)),
-    "Clip": Operator(arithmetic.clip, {"min": ANY, "max": ANY}, elementwise=True),
+    "Clip": Operator(activations.clip, {"min": ANY, "max": ANY}, elementwise=True),
     "Concat": Operator(moves.concat, {"axis": ANY}),
     "Conv": Operator(linear.conv, {**WINDOW, "group": AT_LEAST_1}, constants=(1, 2), counted=True),
     "ConvTranspose": Operator(
@@ -83,15 +84,15 @@ OPERATORS: dict[str, Operator] = {
     "GlobalMaxPool": Operator(pools.global_max_pool),
     "GroupNormalization": Operator(norms.group_normalization, {"epsilon": ANY, "num_groups": ANY, "stash_type": ANY},
                                    constants=(1, 2)),
-    "HardSigmoid": Operator(arithmetic.hard_sigmoid, {"alpha": ANY, "beta": ANY}),
-    "HardSwish": Operator(arithmetic.hard_swish),
+    "HardSigmoid": Operator(activations.hard_sigmoid, {"alpha": ANY, "beta": ANY}),
+    "HardSwish": Operator(activations.hard_swish),
     "Identity": Operator(moves.alias, relabels=True, moves=True),
     "InstanceNormalization": Operator(norms.instance_normalization, {"epsilon": ANY}, constants=(1, 2)),
     "LSTM": Operator(recurrent.lstm, {**RECURRENT, "input_forget": only(0)}, constants=(1, 2, 3, 4, 7), outputs=True,
                      counted=True),
     "LayerNormalization": Operator(norms.layer_normalization, {"axis": ANY, "epsilon": ANY, "stash_type": ANY},
                                    constants=(1, 2), outputs=True),
-    "LeakyRelu": Operator(arithmetic.leaky_relu, {"alpha": ANY}, elementwise=True),
+    "LeakyRelu": Operator(activations.leaky_relu, {"alpha": ANY}, elementwise=True),
     "Log": _function({}, ValueTable(domain=lambda low, high: (low, high))),
     "LogSoftmax": Operator(norms.log_softmax, {"axis": ANY}),
     "MatMul": Operator(matrix.mat_mul, counted=True),
@@ -103,7 +104,7 @@ OPERATORS: dict[str, Operator] = {
     "Mish": _function({}, ValueTable(keeps_zero=True)),
     "Mul": Operator(arithmetic.mul, elementwise=True, scales=True),
     "Neg": Operator(arithmetic.negate),
-    "PRelu": Operator(arithmetic.prelu, constants=(1,)),
+    "PRelu": Operator(activations.prelu, constants=(1,)),
     "Pad": Operator(moves.pad, {"mode": only("constant", "reflect", "edge", "wrap"), "value": ANY, "pads": ANY},
                     constants=(1, 2, 3)),
     "Pow": Operator(arithmetic.power, constants=(1,)),
@@ -120,7 +121,7 @@ OPERATORS: dict[str, Operator] = {
     "ReduceMin": Operator(norms.reduce_min, AXES, constants=(1,)),
     "ReduceSum": Operator(pools.reduce_sum, AXES, constants=(1,)),
     "ReduceSumSquare": Operator(norms.reduce_sum_square, AXES, constants=(1,)),
-    "Relu": Operator(arithmetic.relu, elementwise=True),
+    "Relu": Operator(activations.relu, elementwise=True),
     "Reshape": Operator(moves.move, {"allowzero": ANY}, constants=(1,), relabels=True, moves=True),
     "Resize": Operator(
         resize,
@@ -140,7 +141,7 @@ OPERATORS: dict[str, Operator] = {
     "Squeeze": Operator(moves.move, {"axes": ANY}, constants=(1,), relabels=True, moves=True),
     "Sub": Operator(arithmetic.sub, scales=True),
     "Sum": Operator(arithmetic.add),
-    "Swish": Operator(arithmetic.swish, {"alpha": ANY}),
+    "Swish": Operator(activations.swish, {"alpha": ANY}),
     "Tanh": _function({}, ValueTable(keeps_zero=True)),
     "Tile": Operator(moves.move, constants=(1,), moves=True),
     "TopK": HOST,

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.compiler.frontend.graph import Graph, Node
 from weft.compiler.frontend.quantizers import FAKE_QUANTIZE, scale_of
-from weft.compiler.lowering.arithmetic import lie_as_they_are
+from weft.compiler.lowering.gather import lie_as_they_are
 from weft.compiler.lowering.rewrite import Rewrite
 
 Ranges = Mapping[str, tuple[float, float]]

@@ -161,7 +161,7 @@ BREAKS = [
     Break("hand_zero_slope", "compiler/layers/build.py", "constants[stage.slopes].min() < 0)",
           "constants[stage.slopes].min() <= 0)", "a pool behind slopes of zero is a layer of its own",
           f"{SLOPES}::test_slopes_of_zero_commute_with_a_max_pool"),
-    Break("hand_room", "compiler/lowering/arithmetic.py", "(slopes.size <= state.most_slopes and",
+    Break("hand_room", "compiler/lowering/activations.py", "(slopes.size <= state.most_slopes and",
           "(slopes.size < state.most_slopes and", "as many channels as there is room for are two layers",
           f"{SLOPES}::test_as_many_channels_as_there_is_room_for_are_a_stage"),
     Break("hand_closing", "compiler/layers/build.py", "CLOSING = Multiply, Lookup, Abs, Gate, SteepSlopes",

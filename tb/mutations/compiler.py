@@ -108,7 +108,7 @@ BREAKS = [
     Break("channel_factor", "compiler/lowering/arithmetic.py", "if (values[0] == first[:, None, None]).all()",
           "if (values[0] == first[:, None, None]).any()", "a constant of pixels is taken for its first ones",
           f"{DIRECTED}::test_an_added_constant_may_differ_from_pixel_to_pixel"),
-    Break("clip_bounds", "compiler/lowering/arithmetic.py", "_clipped(state, node, source, min(low, high), high)",
+    Break("clip_bounds", "compiler/lowering/activations.py", "_clipped(state, node, source, min(low, high), high)",
           "_clipped(state, node, source, low, high)", "a minimum above the maximum wins over it",
           f"{OPERATORS}::test_operator[8 lanes-clip_with_the_minimum_above_the_maximum]"),
     Break("fold_negative", "compiler/passes/fold_forward.py", "if (scale < 0).any():", "if (scale < -9).any():",
