@@ -89,7 +89,7 @@ def places_by_hand(count: int, slices: list[tuple[int, int]], lanes: int) -> lis
 
 @pytest.mark.parametrize("lanes", [4, 8])
 def test_places_are_those_by_hand(lanes: int, tmp_path: Path) -> None:
-    """Of convolutions with one to three slices each, as a seed draws them."""
+    """A seed draws convolutions with one to three slices each."""
     draw, maker, wanted = np.random.default_rng(lanes), ModelMaker(SHAPE), {}
     ends = []
     for _ in range(60):

@@ -226,7 +226,7 @@ def test_what_a_pad_adds_counts_with_its_number(op: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("opset", [18, 21])
 def test_factors_of_groups_are_of_channels_next_to_each_other(channels: int, groups: int, opset: int,
                                                               tmp_path: Path) -> None:
-    """As of opset 21 each channel has its own."""
+    """Each channel has its own as of opset 21."""
     maker = ModelMaker((1, channels, 3, 2), opset=opset)
     factors = [maker.normal(groups if opset < 21 else channels) for _ in range(2)]
     assert agree(maker, tmp_path, 0, maker.node("GroupNormalization", "x", *factors, num_groups=groups,

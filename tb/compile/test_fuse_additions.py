@@ -149,7 +149,7 @@ def test_macs_beside_padded_channels_are_those_of_the_network(tmp_path: Path) ->
 
 
 def test_a_tensor_becomes_part_of_one_other(tmp_path: Path) -> None:
-    """So of two sums that read it beside others, the first is joined; one of its own readers alone always is."""
+    """The first of two sums that read it beside others is joined; one of its own readers alone always is."""
     def sums(maker: ModelMaker) -> None:
         left, right, third = (maker.node("Relu", maker.conv("x", 6, 8, (1, 1))) for _ in range(3))
         total = [maker.node("Add", maker.conv(one, 8, 5, (1, 1)), maker.conv(other, 8, 5, (1, 1)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What layers, subgraphs and reports are checked for or told by, each rule with what it allows and what it refuses."""
+"""Rules of layers, subgraphs and reports are tested, each with what it allows and what it refuses."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ PIECE_OF = Part("out", 0, 0, 4, 1, 16)
     ({"saves": (Save(var("b")),)}, False), ({"saves": (Save(var("b", 4, 400, 400, PIECE_OF)),)}, False),
     ({"adds": (Add(var("x")),)}, True)])
 def test_a_small_piece_of_an_output_is_saved_again_for_its_readers(changes: dict[str, Any], twice: bool) -> None:
-    """Where the layer makes nothing else."""
+    """The layer makes nothing else."""
     layer = Layer("l", Load(var("x")), (Save(var("b", part=PIECE_OF)),))
     layer = Layer(**{**{name: getattr(layer, name) for name in layer.__dataclass_fields__}, **changes})
     reader = Layer("r", Load(layer.output), (Save(var("y")),))

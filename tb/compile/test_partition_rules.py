@@ -81,7 +81,7 @@ def check_parts(graph: Graph, found: Partition) -> None:
 
 
 def fewest(graph: Graph, mine: dict[str, bool]) -> int:
-    """How often at most a way from an input to a node goes from host to machine or back, and one more."""
+    """Count how often at most a way from an input to a node goes from host to machine or back, and one more."""
     depth: dict[str, int] = {}
     sides: dict[str, bool] = {}
     for node in graph.nodes:
@@ -94,7 +94,7 @@ def fewest(graph: Graph, mine: dict[str, bool]) -> int:
 
 @pytest.mark.parametrize("patience", [16, 0])
 def test_parts_of_drawn_networks(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the machine refuses is the host's, and so are its parts without work where others have some."""
+    """The host has what the machine refuses, and parts without work where others have some."""
     monkeypatch.setattr("weft.compiler.partition.PATIENCE", patience)
     counts = []
     for seed in range(150):

@@ -78,7 +78,7 @@ def pointwise(name: str, source: str, weights: np.ndarray, bias: np.ndarray,
 
 @pytest.mark.parametrize("seed", range(24))
 def test_convolutions_whose_channels_others_choose_compute_the_same(seed: int) -> None:
-    """Of choices that add a bias, scale, add channels up or leave lanes empty none is taken for a plain one."""
+    """No choice that adds a bias, scales, adds channels up or leaves lanes empty is taken for a plain one."""
     draw, constants = np.random.default_rng(seed), dict[str, np.ndarray]()
     source = pointwise("c", "x", draw.standard_normal((12, 4)), draw.standard_normal(12), constants)
     readers, plain = [], []
@@ -112,7 +112,7 @@ def test_convolutions_whose_channels_others_choose_compute_the_same(seed: int) -
     ((FAKE_QUANTIZE, "Identity"), -1.0, False), ((FAKE_QUANTIZE, "Identity", "Identity"), -1.0, False),
     ((FAKE_QUANTIZE, "Relu"), -1.0, True), ((), 0.0, False)])
 def test_what_a_clip_limits_is_rounded_once(before: tuple[str, ...], low: float, changes: bool) -> None:
-    """So where it is rounded already, or limited from 0, all stays."""
+    """All stays where it is rounded already, or limited from 0."""
     name, nodes = "x", []
     rounding = {"scale": 0.5, "zero": 3}
     for place, op in enumerate(before):
@@ -131,7 +131,7 @@ def test_what_a_clip_limits_is_rounded_once(before: tuple[str, ...], low: float,
     (4, 8, (4, 4, 1), False), (4, 4, (4, 0), True)])
 def test_channels_are_split_where_all_parts_have_as_few_tiles(read: int, made: int, parts: tuple[int, ...],
                                                               less: bool) -> None:
-    """Of four lanes; the whole has at least as many as are read, for each part reads all of them."""
+    """The machine has four lanes; the whole has at least as many as are read, for each part reads all of them."""
     shapes = {"x": (1, read, 1, 1), "y": (1, made, 1, 1)}
     graph = Graph("net", (), (), (), shapes, {}, 13)
     conv = Node("y", "Conv", ("x", "w", "b"), ("y",))

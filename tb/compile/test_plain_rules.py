@@ -35,7 +35,7 @@ ARCH = Arch.load("tiny").replace(array_size=4)
 
 # -- graphs ------------------------------------------------------------------------------------------------------------
 def test_a_graph_knows_what_has_one_reader_and_which_names_are_free() -> None:
-    """Of x twice, of a by two nodes, of b once and as an output, of c once, of y never and as an output."""
+    """One node reads x twice, two read a, one reads b, an output too, one reads c, and none y, an output."""
     nodes = (Node("a", "Add", ("x", "x"), ("a",)), Node("b", "Relu", ("a",), ("b",)),
              Node("c", "Add", ("a", "k"), ("c",)), Node("y", "Add", ("c", "b"), ("y",)))
     outputs = tuple(GraphPort(name, (1, 2), name) for name in "yb")
@@ -192,7 +192,7 @@ def test_a_step_of_the_bias_alone_is_a_step(starts: bool, chosen: list[int], wor
 # -- tiling ------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("size", "tiles"), [((4, 3), 3), ((1, 1), 3), ((4, 3), 1)])
 def test_channel_tiles_are_also_the_outer_loop_where_both_loops_turn(size: tuple[int, int], tiles: int) -> None:
-    """So with several parts of the pixels and several groups of output channel tiles."""
+    """There are several parts of the pixels and several groups of output channel tiles."""
     shape: Any = SimpleNamespace(
         output_size=size, loads=False, input_tiles=2, output_tiles=tiles, most_taps=1, links=lambda *_: (2, 1),
         weight_vectors=lambda *_: 1,

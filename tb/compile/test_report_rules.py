@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compilation reports and warns of, each number at its last value and the next, and what files say of memory."""
+"""Tests of reports and warnings of a compilation, each number at its last value and the next, and memory in files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ARCH = Arch.load("tiny").replace(array_size=4)
 @pytest.mark.parametrize("blocks", [0, 1, 3])
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_windows_are_whole_blocks(blocks: int, more: int) -> None:
-    """As few as hold the last vector."""
+    """There are as few as hold the last vector."""
     end = blocks * DRAM_OFFSET_BYTES // ARCH.vector_bytes + more
     layout: Any = SimpleNamespace(dram0_end=max(end, 0))
     assert write._window_bytes(layout, ARCH) == (blocks + (more > 0)) * DRAM_OFFSET_BYTES
@@ -37,7 +37,7 @@ def test_windows_are_whole_blocks(blocks: int, more: int) -> None:
     ("Reciprocal", -1.0, 0.0199, 1.0, True), ("Reciprocal", -1.0, 0.0197, 1.0, False), ("Tanh", 0.0, 0.5, 1.0, False)])
 def test_an_argument_is_too_coarse_where_half_a_step_changes_a_hundredth(function: str, low: float, step: float,
                                                                          largest: float, told: bool) -> None:
-    """Of functions that may be infinite."""
+    """The functions may be infinite."""
     seen = Calibration({"x": Range(low, 9.0, ())}, {}, 1, False)
     found = write._coarse_argument("l", largest, Lookup(function, (), "x"), seen, step, 13)
     assert bool(found) == told
@@ -84,7 +84,7 @@ def test_constants_have_a_copy_where_there_is_one() -> None:
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 def seen(*beyond: int) -> Range:
-    """So many values of 1, 2, 4, ... and more."""
+    """Return a range with so many values of 1, 2, 4, ... and more."""
     return Range(-1.23456789, 2.5, tuple([9] * 40 + [*beyond] + [0] * (len(BINADES) - 40 - len(beyond))), 2, 8.0)
 
 

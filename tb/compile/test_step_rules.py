@@ -47,7 +47,7 @@ def drawn_steps(draw: np.random.Generator, halo: int) -> list[Any]:
 
 
 def whole_after(steps: list[Any], rows: int) -> int:
-    """How many steps are done when so many rows have all columns and channel tiles."""
+    """Count the steps that are done when so many rows have all columns and channel tiles."""
     made: set[tuple[int, int, int]] = set()
     wanted = {(tile, row, column) for tile in range(2) for row in range(rows) for column in range(SIZE[1])}
     for number, step in enumerate(steps):

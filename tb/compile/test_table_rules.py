@@ -61,7 +61,7 @@ def test_keys_cover_all_arguments_as_densely_as_they_can(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_an_argument_takes_the_nearest_key(seed: int) -> None:
-    """Of two the higher one; beyond the first and the last these go on as lines."""
+    """The higher one of two counts; beyond the first and the last these go on as lines."""
     draw = np.random.default_rng(seed)
     first, spacing, point = int(draw.integers(-50, 50)), int(draw.integers(1, 4)), int(draw.integers(0, 6))
     pieces = Pieces(first, spacing, draw.standard_normal(8), draw.standard_normal(8), 0.0)
@@ -140,7 +140,7 @@ def test_passes_of_groups_are_at_least_so_many(kernel: tuple[int, int], taps: in
 def test_pools_are_alone_behind_many_weight_tiles_or_where_they_are_long(
         group: int, channels: int, taps: int, long: bool, words: bool, octets: bool,
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """On machines of bytes either is enough, on others both must be so. A depthwise output tile reads one tile."""
+    """On INT8 machines either is enough, on others both must be so. A depthwise output tile reads one tile."""
     core = Convolution(Var("x", channels, 9, 9), "w", "b", group, Window((1, taps)), (9, 9), 0)
     var, pool = Var("y", 8, 9, 9), MaxPool(Window((3, 3), (2, 2), (1, 1)), (5, 5))
     monkeypatch.setattr(builder, "LEAST", pool.operations * 25 * 2 + (not long))

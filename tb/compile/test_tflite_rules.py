@@ -141,7 +141,7 @@ def test_blocks_cut_each_axis_once(blocks: tuple[int, ...], order: tuple[int, ..
 @pytest.mark.parametrize("code", ["Convolution2DTransposeBias", "SPACE_TO_BATCH_ND", "STRIDED_SLICE"])
 @pytest.mark.parametrize("signature", [(1, -1, 3), (1, 4, 3)])
 def test_what_reads_the_shape_of_its_result_needs_it(code: str, signature: tuple[int, ...]) -> None:
-    """Where no rule gives it."""
+    """No rule gives it."""
     result = SimpleNamespace(tensor=SimpleNamespace(signature=signature))
     op: Any = SimpleNamespace(operator=SimpleNamespace(code=code), outputs=[result], way_out="",
                               refusal=lambda *words: CompileError(str(words)))

@@ -77,7 +77,7 @@ def stored_size(outputs: list[list[tuple[int, Any, np.ndarray]]], biases: np.nda
 
 @pytest.mark.parametrize("seed", range(240))
 def test_tiles_hold_the_weights_of_their_taps(seed: int) -> None:
-    """Of plain convolutions, in groups and depthwise, with what is zero left out, and with what repeats stored once."""
+    """Convolutions are plain, in groups and depthwise; what is zero is left out, and what repeats is stored once."""
     draw = np.random.default_rng(seed)
     lanes, kind = ARCH.array_size, int(draw.integers(3))
     group = [1, int(draw.integers(2, 4)), 0][kind]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands around cores, without any core: the soft reset, starts of groups, interrupts, and whose port is whose."""
+"""Tests of what stands around cores, without any core: soft reset, starts, interrupts, whose port is whose."""
 
 from __future__ import annotations
 
